@@ -20,7 +20,7 @@ cdef extern from "reduce.h" nogil:
         void (*products)(const double *, int64_t, int64_t, const void *, int, int64_t, int64_t, int64_t, int64_t, float *,
                          int64_t, double *) noexcept nogil
         void (*lanes)(const float *, int64_t, int64_t, const void *, int, int64_t, int64_t, int64_t, int64_t, float *,
-                      int64_t, float *) noexcept nogil
+                      int64_t, float *, int) noexcept nogil
     const i2s_reduce_set *i2s_reduce_sets
     int I2S_REDUCE_SETS
     int I2S_TOKENS
@@ -63,8 +63,8 @@ def products(int row, const double[:, :, ::1] x, int64_t tokens, object w, int k
 
 
 def lanes(int row, const float[:, ::1] x, object w, int kind, int64_t row_step, int64_t column_step, int64_t start,
-          int64_t stop, float[:, ::1] out):
-    """Outputs `start` to `stop` of the products of tokens with a matrix, over lanes."""
+          int64_t stop, float[:, ::1] out, int vector):
+    """Outputs `start` to `stop` of the products of tokens with a matrix, over the lanes of 4 vectors of 8 or 16."""
     cdef int64_t tokens = x.shape[0], columns = x.shape[1], rows = out.shape[1]
     cdef const float *of = &x[0, 0] if columns else NULL
     cdef float *to = &out[0, 0]
@@ -76,7 +76,7 @@ def lanes(int row, const float[:, ::1] x, object w, int kind, int64_t row_step, 
         PyObject_GetBuffer(w, &matrix, PyBUF_STRIDED_RO)
         with nogil:
             i2s_reduce_sets[row].lanes(of, tokens, columns, matrix.buf, kind, row_step, column_step, start, stop, to, rows,
-                                       scratch)
+                                       scratch, vector)
         PyBuffer_Release(&matrix)
     finally:
         free(scratch)

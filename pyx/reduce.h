@@ -1,4 +1,4 @@
-/* Sums in a fixed order, many at a time: dot products in float64 by index, and in float32 over lanes.
+/* Sums in a fixed order, many at a time: dot products in float64 by index, and in float32 over lanes of vectors.
  *
  * The product of two floats is exact in double, so fusing it with the addition changes nothing; what is never done is to
  * split one sum. A matrix is unpacked to float64, 16 outputs side by side; a tile of 8 tokens lies side by side too. The
@@ -15,7 +15,7 @@
 
 #define I2S_TOKENS 8
 #define I2S_OUTPUTS 16
-#define I2S_LANES 32
+#define I2S_MOST_LANES 64
 
 /* Exactly the float that a half represents: its bits are moved and a factor of 2^112 corrects the exponent. */
 static inline float i2s_half(uint16_t h) {
@@ -60,14 +60,14 @@ static inline void i2s_row(const void *w, int kind, int64_t at, int64_t step, in
 }
 
 /* x: tiles of [columns][8] doubles; w: rows start..stop; out: [tokens][rows]; scratch: columns * 17 doubles.
- * lanes: x [tokens][columns] floats; scratch: columns floats. */
+ * lanes: x [tokens][columns] floats; scratch: columns floats; vector: 8 or 16 lanes, four such vectors. */
 typedef struct {
     const char *name;
     int (*available)(void);
     void (*products)(const double *x, int64_t tokens, int64_t columns, const void *w, int kind, int64_t row_step,
                      int64_t column_step, int64_t start, int64_t stop, float *out, int64_t rows, double *scratch);
     void (*lanes)(const float *x, int64_t tokens, int64_t columns, const void *w, int kind, int64_t row_step,
-                  int64_t column_step, int64_t start, int64_t stop, float *out, int64_t rows, float *scratch);
+                  int64_t column_step, int64_t start, int64_t stop, float *out, int64_t rows, float *scratch, int vector);
 } i2s_reduce_set;
 
 #define NAME(x) x##_portable

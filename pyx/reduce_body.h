@@ -62,43 +62,53 @@ TARGET static void NAME(i2s_products)(const double *x, int64_t tokens, int64_t c
     }
 }
 
+#if defined(__GNUC__) || defined(__clang__)
+#define ALWAYS __attribute__((always_inline))
+#else
+#define ALWAYS
+#endif
+
+/* One dot product over 4 vectors of `vector` lanes, which is a constant where this is inlined. */
+ALWAYS TARGET static inline float NAME(i2s_lane_sum)(const float *x, const float *row, int64_t columns, const int vector) {
+    const int step = 4 * vector;
+    int64_t whole = columns / step * step;
+    float lane[I2S_MOST_LANES] = {0};
+    for (int64_t k = 0; k < whole; k += step)
+        for (int i = 0; i < step; i++) {
+#if FUSED
+            lane[i] = __builtin_fmaf(x[k + i], row[k + i], lane[i]);
+#else
+            lane[i] = fmaf(x[k + i], row[k + i], lane[i]);
+#endif
+        }
+    for (int i = 0; i < vector; i++) lane[i] = (lane[i] + lane[2 * vector + i]) + (lane[vector + i] + lane[3 * vector + i]);
+    for (int half = vector / 2; half >= 4; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[half + i];
+    float total = vector == 8 ? (lane[0] + lane[1]) + (lane[2] + lane[3]) : (lane[0] + lane[2]) + (lane[1] + lane[3]);
+    if (whole < columns) {
+        double wide = total;
+        for (int64_t k = whole; k < columns; k++) {
+            volatile float product = x[k] * row[k];
+            wide += (double)product;
+        }
+        total = (float)wide;
+    }
+    return total;
+}
+
 TARGET static void NAME(i2s_lanes)(const float *x, int64_t tokens, int64_t columns, const void *w, int kind,
                                    int64_t row_step, int64_t column_step, int64_t start, int64_t stop, float *out,
-                                   int64_t rows, float *row) {
-    int64_t whole = columns / I2S_LANES * I2S_LANES;
+                                   int64_t rows, float *row, int vector) {
     for (int64_t n = start; n < stop; n++) {
         i2s_row(w, kind, n * row_step, column_step, columns, row);
         for (int64_t t = 0; t < tokens; t++) {
             const float *xt = x + t * columns;
-            float lane[I2S_LANES] = {0};
-            for (int64_t k = 0; k < whole; k += I2S_LANES)
-                for (int i = 0; i < I2S_LANES; i++) {
-#if FUSED
-                    lane[i] = __builtin_fmaf(xt[k + i], row[k + i], lane[i]);
-#else
-                    lane[i] = fmaf(xt[k + i], row[k + i], lane[i]);
-#endif
-                }
-            float four[4];
-            for (int i = 0; i < 4; i++) {
-                float low = (lane[i] + lane[16 + i]) + (lane[8 + i] + lane[24 + i]);
-                float high = (lane[4 + i] + lane[20 + i]) + (lane[12 + i] + lane[28 + i]);
-                four[i] = low + high;
-            }
-            float total = (four[0] + four[1]) + (four[2] + four[3]);
-            if (whole < columns) {
-                double wide = total;
-                for (int64_t k = whole; k < columns; k++) {
-                    volatile float product = xt[k] * row[k];
-                    wide += (double)product;
-                }
-                total = (float)wide;
-            }
-            out[t * rows + n] = total;
+            out[t * rows + n] = vector == 8 ? NAME(i2s_lane_sum)(xt, row, columns, 8) : NAME(i2s_lane_sum)(xt, row, columns, 16);
         }
     }
 }
 
+#undef ALWAYS
 #undef VECTORS
 #undef NAME
 #undef TARGET

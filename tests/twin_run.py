@@ -116,8 +116,9 @@ ARCHITECTURES = "bitnet-b1.58 bitnet-25 bitnet llama qwen3 qwen3-lm gemma3".spli
 TYPES = "Q2_0 Q2_0_G128 PQ2_0 PTQ1_0 TQ1_0 TQ2_0 IQ1_BN IQ2_BN I2_SR F32 F16 BF16".split()
 DIALECTS = "interleave-128 interleave-64 rows-1x4 sequential-msb sequential-lsb".split()
 NUMERICS = (
-    "bitnet-golden-1 bitnetcpp-2025 bitnetcpp-2025-llamafile bitnetcpp-2026 hf-f32 ik-iq2bn ik-f32 c-article tq2_0 "
-    "llamacpp-2026 webgpu fast"
+    "bitnet-golden-1 bitnetcpp-2025 bitnetcpp-2025-llamafile bitnetcpp-2025-avx512 "
+    "bitnetcpp-2026 hf-f32 ik-iq2bn ik-f32 ik-f16 c-article tq2_0 "
+    "llamacpp-2026 llamacpp-2026-avx512 llamacpp-cuda webgpu loom bitnet-go fast"
 ).split()
 REPORTS = "concise github html json jsonl junit markdown sarif shields text".split()
 PROFILES = "default spec bitnet.cpp llama.cpp security strict".split()
@@ -320,7 +321,7 @@ class Maker:
         for dialect in (*DIALECTS, "row-blocks-4", "canonical", "none"):
             yield f"encode in/npy/trits.npy out.bin --scale 0.5 --dialect {dialect} --endian big"
             yield f"fix in/new/trained.gguf -o f.gguf --unsafe --dialect {dialect}"
-        for rule in "absmax hf-first embedding-mean given convert-ms c-article".split():
+        for rule in "absmax hf-first embedding-mean given convert-ms c-article loom".split():
             yield f"encode in/npy/floats.npy out.bin --rule {rule}"
             yield f"encode in/npy/floats.npy o.gguf --rule {rule} --into {sound} --tensor {Q} --scale 2"
         for kind in "I2_S TQ1_0 TQ2_0 Q2_0 I2_SR interleave-64".split():

@@ -102,7 +102,7 @@ def _errors(file: str, tensor: str) -> list[str]:
 @click.option("--tensor", metavar="NAME", help="The tensor of MODEL to replace with the array.")
 @click.option(
     "--rule",
-    type=click.Choice(["absmax", "hf-first", "embedding-mean", "given", "convert-ms", "c-article"]),
+    type=click.Choice(["absmax", "hf-first", "embedding-mean", "given", "convert-ms", "c-article", "loom"]),
     help="How floats become trits. [default: absmax; given with --scale]",
 )
 @click.option(

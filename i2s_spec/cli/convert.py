@@ -259,7 +259,7 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
               help="I2_S or a dialect of it, Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR.")  # fmt: skip
 @click.option("--rule", metavar="NAME", default="absmean", show_default=True,
               help="absmean, as in training; by-group, the type's own; absmax, hf-first, embedding-mean, convert-ms, "
-              "c-article.")  # fmt: skip
+              "c-article, loom.")  # fmt: skip
 @click.option("--keep", metavar="NAME", multiple=True,
               help="Keep this projection as floats, or those that match a pattern (blk.0.*); may be repeated.")  # fmt: skip
 @click.option("--also", metavar="NAME", multiple=True,

@@ -8,6 +8,7 @@ Rules differ in their scale and in what they do with the weights between (clause
     given            a packed checkpoint: its own `weight_scale`, and its own trits
     convert-ms       BitNet's `transform_to_i2`, and T-MAC's: the first weight that is not 0, with its sign; cut off
     c-article        an article on inference in plain C: the mean, added up in float32; 1e-8 more where it divides
+    loom             loom, in Go: the mean, added up in float64, 1 in the place of 0; half of it becomes +1 or -1
 
 The first two expect weights that are ternary already, -s, 0 and +s. Anything else they destroy, and `NotTernaryWarning`
 says so. A mean is the opposite case: of weights that are ternary already it makes the same trits with a smaller scale,
@@ -211,6 +212,15 @@ def _mean_by_index(weights: Weights) -> np.float32:
     return np.float32(total / np.float32(len(weights)))
 
 
+def _wide_mean(weights: Weights) -> np.float32:
+    """The mean as a loop over float64 has it, rounded once; 1 in the place of 0."""
+    total = 0.0
+    for start, stop in windows(len(weights)):
+        total = np.cumsum(np.concatenate([[total], weights.magnitudes(start, stop).astype(np.float64)]))[-1]
+    mean = np.float32(total / len(weights)) if len(weights) else np.float32(0)
+    return mean if mean != 0 else np.float32(1)
+
+
 def _missing(weights: Weights) -> np.float32:
     raise ValueError("the rule 'given' needs a scale")
 
@@ -230,6 +240,11 @@ def _cut_off(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
 def _cut(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
     """Rounded, ties to even, and cut to -1..+1; NaN is 0."""
     return (quotients > np.float32(0.5)).astype(np.int8) - (quotients < np.float32(-0.5)).astype(np.int8)
+
+
+def _away(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Rounded, ties away from zero, and cut to -1..+1; NaN is -1, as the least integer is."""
+    return (quotients >= np.float32(0.5)).astype(np.int8) - (~(quotients > np.float32(-0.5))).astype(np.int8)
 
 
 RULES: Final = {
@@ -259,6 +274,10 @@ RULES: Final = {
         QuantizerRule(
             "c-article", "pack_weight_matrix of an article on BitNet inference in plain C", _mean_by_index,
             lambda part, scale: _cut(part * (np.float32(1) / (scale + np.float32(1e-8)))), mean=True,
+        ),
+        QuantizerRule(
+            "loom", "MorphBitNetTernary of loom (poly/bitnet_cpu.go)", _wide_mean,
+            lambda part, scale: _away(part / scale), mean=True,
         ),
     )
 }  # fmt: skip

@@ -27,6 +27,7 @@ from i2s_spec.golden.tap_names import (
     matched,
     matched_by_operation,
     named_by_runtimes,
+    other_names,
     parts,
     repeated,
 )
@@ -72,6 +73,7 @@ class Record:
                     f"the record says that the tap {quote(name)} has the shape {shape[:8]}: it is damaged"
                 )
             self.shapes[name] = tuple(shape)
+        self._at = {name: at for at, name in enumerate(self.shapes)}
         stored = any(about.get("stored") for about in self.header["taps"].values())
         self.dump = read_dump(folder) if stored else None
         for name, each in self.dump.stored.items() if self.dump is not None else ():
@@ -105,6 +107,25 @@ class Record:
             return int(word[1:])
         blocks = name.split(".")
         return int(blocks[1]) if blocks[0] == "blk" and len(blocks) > 1 and blocks[1].isdecimal() else None
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """What goes into the operation of a tap, by the names of earlier taps; () where the record does not say."""
+        return tuple(
+            each for each in self._words(name, "inputs") if self._at.get(each, self._at[name]) < self._at[name]
+        )
+
+    def weights(self, name: str) -> tuple[str, ...]:
+        """The tensors of the file that go into the operation of a tap."""
+        return self._words(name, "weights")
+
+    def type(self, name: str) -> str:
+        """The type of the first of these tensors; empty where the record does not say."""
+        found = self.header["taps"].get(name, {}).get("type")
+        return found if isinstance(found, str) else ""
+
+    def _words(self, name: str, key: str) -> tuple[str, ...]:
+        found = self.header["taps"].get(name, {}).get(key)
+        return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
     def op(self, name: str) -> str:
         """The operation of a tap."""
@@ -151,6 +172,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
                 found = named_by_runtimes(
                     self.record.shapes, self.record.op, self.dump, found, self._fits, self._is_other, self._same
                 )
+                found = self._by_value(found)
             found = self._repeated(found)
             for first, last in self._last_of(found).items():
                 found[last] = found.pop(first)
@@ -159,9 +181,32 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return found
 
     def _wanted(self, name: str) -> Wanted:
-        tensors = self.record.header["taps"].get(name, {}).get("weights", ())
-        plain = tuple(each for each in tensors if isinstance(each, str)) if isinstance(tensors, list) else ()
-        return Wanted(name, self.record.op(name), plain)
+        return Wanted(name, self.record.op(name), self.record.weights(name))
+
+    def _by_value(self, found: dict[str, str]) -> dict[str, str]:
+        """The matches; where a value is another one of our name's, and one without a name of ours is ours, that one.
+
+        In the last layer ik_llama.cpp calls the output of attn_output `kqv_out`, and ours `kqv_merged_cont`.
+        """
+        taken = set(found.values())
+        for name, own in found.items():
+            others = [each for each in other_names(name) if each in self.dump and each not in taken]
+            other = next((each for each in others if self._fits(name, each)), None)
+            want = self.record.value(name) if other is not None else None
+            if other is None or want is None or want.dtype.kind != "f":
+                continue
+            far = [self._far(each, want) for each in (own, other)]
+            if far[1] <= ALIKE and 2 * far[1] <= far[0]:
+                found[name] = other
+                taken.add(other)
+        return found
+
+    def _far(self, given: str, want: NDArray[Any]) -> float:
+        """How far, relative, a value of the dump is from another one, read as one of its shape; infinite if it cannot be."""
+        shaped = next(readings(self.dump[given].value, want.shape), None)
+        return (
+            np.inf if shaped is None else relative(only_known(shaped.value, shaped.rows), only_known(want, shaped.rows))
+        )
 
     def _repeated(self, found: dict[str, str]) -> dict[str, str]:
         """The matches, with those of names that the dump gives to several values by what has values of its own."""
@@ -207,12 +252,8 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
 
     def _nearest(self, given: str, names: list[str]) -> str | None:
         """Which of some taps a value is beyond doubt; None where the record cannot tell."""
-        far: dict[str, float] = {}
-        for name in names:
-            want = self.record.value(name)
-            shaped = next(readings(self.dump[given].value, want.shape), None) if want is not None else None
-            if want is not None and shaped is not None:
-                far[name] = relative(only_known(shaped.value, shaped.rows), only_known(want, shaped.rows))
+        wanted = {name: want for name in names if (want := self.record.value(name)) is not None}
+        far = {name: at for name, want in wanted.items() if np.isfinite(at := self._far(given, want))}
         best = min(far, key=lambda name: far[name], default=None)
         rest = [far[name] for name in far if name != best]
         return best if best is not None and rest and far[best] <= ALIKE and 2 * far[best] <= min(rest) else None

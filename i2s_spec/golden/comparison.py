@@ -11,6 +11,7 @@ is never taken from where the record says it was.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,8 +21,10 @@ from i2s_spec.errors import SettingError, quote, renamed_keyword
 from i2s_spec.golden import free_running, layer_forced, op_replay
 from i2s_spec.golden.candidate import Candidate, Record
 from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.fitting import fit
 from i2s_spec.golden.result import MODES, Comparison, Mode, TapResult, grouped, sentence
 from i2s_spec.golden.store import read_header
+from i2s_spec.model.numerics import NUMERIC_PROFILES
 from i2s_spec.schema import dialect as dialects
 
 if TYPE_CHECKING:
@@ -69,14 +72,21 @@ def compare(
     record = Record(golden)
     theirs = Candidate(read_dump(candidate, prefix), record)
     also = _require_same_tokens(record, theirs)
-    with _loaded(record, model, numerics, threads, force) as reference:
+    with _loaded(record, model, numerics, threads, force) as loaded:
+        bfloat16 = theirs.detect_bfloat16()
+        fits = loaded is not None and numerics is None and not bfloat16
+        reference = fit(loaded, record, theirs) if loaded is not None and fits else loaded
         chosen, notes = _mode(mode, reference, theirs)
         result = Comparison(
             chosen, str(golden), str(candidate), theirs.dump.kind,
             reference.numerics.name if reference is not None else record.header["profile"],
             notes=[*also, *notes], header={key: value for key, value in record.header.items() if key != "taps"},
         )  # fmt: skip
-        if chosen != "free-running" and theirs.detect_bfloat16():
+        if result.profile != record.header["profile"]:
+            why = ", with which it agrees for the longest" if fits else ""
+            result.notes.append(f"held against what the model gives under {result.profile}{why}; the record's numerics "
+                                f"are {quote(str(record.header['profile']), bare=True)}")  # fmt: skip
+        if bfloat16:
             result.notes.append("the candidate's values are bfloat16 or F16: limits are those of bfloat16's steps")
         if chosen == "op-replay" and reference is not None:
             op_replay.run(result, reference, record, theirs, diagnose, progress)
@@ -89,7 +99,38 @@ def compare(
         result.groups = grouped(result)
         result.ok, result.verdict = sentence(result)
         theirs.dump.require_unchanged()
-        return result
+        if loaded is None or result.ok or not (mistakes := _mistakes(record, loaded)):
+            return result
+        words = f"the record repeats mistakes of the runtime that its numerics emulate: {'; '.join(mistakes)}"
+        right = _beside_a_right_record(loaded, record, candidate, mode=mode, prefix=prefix, diagnose=diagnose)
+        if not right.ok:
+            result.notes.append(words)
+            return result
+        right.golden = str(golden)
+        right.notes.append(f"{words}; the candidate does not, and is right")
+        return right
+
+
+def _mistakes(record: Record, model: Model) -> tuple[str, ...]:
+    """The mistakes that a record repeats on purpose, in words; () where its activation was asked for."""
+    profile = NUMERIC_PROFILES.get(record.header["profile"])
+    activation = record.header.get("activation")
+    if profile is None or (isinstance(activation, dict) and activation.get("rule") == "override"):
+        return ()
+    return profile.deviations(model.architecture, model.file.metadata)
+
+
+def _beside_a_right_record(
+    model: Model, record: Record, candidate: str | os.PathLike[str], **settings: Any
+) -> Comparison:
+    """The comparison with a record under the normative numerics, made for it."""
+    from i2s_spec.golden.recording import record as make
+    from i2s_spec.model.load import load_model
+
+    right = load_model(model.file, dialect=model.weights.dialect, threads=model.threads, force=True)
+    with tempfile.TemporaryDirectory() as folder:
+        make(right, record.tokens, Path(folder) / "record")
+        return compare(Path(folder) / "record", candidate, model=right, **settings)
 
 
 def _require_same_tokens(record: Record, theirs: Candidate) -> list[str]:

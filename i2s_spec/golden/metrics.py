@@ -20,7 +20,7 @@ class Measures(NamedTuple):
     :param cosine: of the angle between the two
     :param largest: magnitude of the largest difference, and `at`: its index
     :param ulp: most float32 numbers between a value and the wanted one
-    :param over: share of elements that are further off than their limit; NaN counts, unless it is wanted
+    :param over: share of elements that are further off than their limit; NaN counts
     :param not_finite: elements that are NaN or infinite and should not be
     :param elements: how many were compared
     """
@@ -47,14 +47,14 @@ def measure(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | 
     a, b = got.astype(np.float64), want.astype(np.float64)
     over = beyond(got, want, limit)
     both = np.isfinite(a) & np.isfinite(b)
-    strange = int((~np.isfinite(a) & ~((a == b) | (np.isnan(a) & np.isnan(b)))).sum())
+    strange = int((~np.isfinite(a) & (a != b)).sum())
     with np.errstate(all="ignore"):
         difference = np.where(both, np.abs(a - b), 0.0)
     at = tuple(int(i) for i in np.unravel_index(int(difference.argmax()), a.shape))
     if not difference[at] and over.any():
         at = tuple(int(i) for i in np.argwhere(over)[0])
     if strange:  # the rest may be right, but the value is not so far off: it is not a number
-        place = ~np.isfinite(a) & ~((a == b) | (np.isnan(a) & np.isnan(b)))
+        place = ~np.isfinite(a) & (a != b)
         at = tuple(int(i) for i in np.argwhere(place)[0])
         return Measures(
             np.inf,
@@ -88,11 +88,11 @@ def length(x: NDArray[np.float64]) -> float:
 
 
 def beyond(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | float) -> Mask:
-    """Which elements are further off than their limit; a NaN or infinity is off unless the same is wanted."""
+    """Which elements are further off than their limit; NaN always is, and an infinity unless the same is wanted."""
     a, b = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(all="ignore"):
         within = np.abs(a - b) <= limit
-    found: Mask = ~(within | (a == b) | (np.isnan(a) & np.isnan(b)))
+    found: Mask = ~(within | (a == b))
     return found
 
 
@@ -126,9 +126,15 @@ def is_bfloat16(value: NDArray[Any]) -> bool:
     if value.dtype != np.float32 or value.size < 16:
         return False
     bits = np.ascontiguousarray(value).view(np.uint32)
+    return is_float16(value) or (not (bits & 0xFFFF).any() and len(np.unique(bits)) > 8)
+
+
+def is_float16(value: NDArray[Any]) -> bool:
+    """Whether every element of a value is an F16, by chance 2^-13 each."""
+    if value.dtype != np.float32 or value.size < 16:
+        return False
     with np.errstate(over="ignore"):
-        half = np.array_equal(value, value.astype(np.float16), equal_nan=True)
-    return (half or not (bits & 0xFFFF).any()) and len(np.unique(bits)) > 8
+        return bool(np.array_equal(value, value.astype(np.float16), equal_nan=True) and len(np.unique(value)) > 8)
 
 
 def logit_measures(got: NDArray[np.float32], want: NDArray[np.float32]) -> tuple[float, float]:
@@ -138,7 +144,7 @@ def logit_measures(got: NDArray[np.float32], want: NDArray[np.float32]) -> tuple
     """
     with np.errstate(all="ignore"):
         p, q = _log_soft_max(want), _log_soft_max(got)
-        divergence = (np.exp(p) * (p - q)).sum(axis=-1)
+        divergence = np.maximum((np.exp(p) * (p - q)).sum(axis=-1), 0.0)  # which is 0 or more but for rounding
     alike = np.array([np.array_equal(a, b, equal_nan=True) for a, b in zip(got, want, strict=True)])
     divergence = np.where(alike, 0.0, divergence)
     same = float((got.argmax(axis=-1) == want.argmax(axis=-1)).mean())

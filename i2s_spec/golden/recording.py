@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import numpy as np
 
 from i2s_spec._version import __version__
-from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.errors import FormatError, SettingError, Span, counted, quote
 from i2s_spec.golden.llama_cpp import GGML_OPS, BaseWriter, Sum, node_text, rows_of
 from i2s_spec.golden.store import LOGITS, TEXT, Form, NewRecord
 from i2s_spec.model.forward import Model
 from i2s_spec.model.graph import TOKENS, base
 from i2s_spec.model.load import load_model
+from i2s_spec.schema.faults import LOGITS_NOT_FINITE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +73,7 @@ def record(
     :param progress: called with (layers done, layers)
     :returns: the header of the record
     :raises SettingError: for tokens that `Model.forward` refuses, and for a base of fewer than four tokens
+    :raises FormatError: M901 for a model whose logits are NaN or infinite: nothing can be compared with them
     :raises FileExistsError: where the folder is taken
     """
     if not isinstance(model, Model):
@@ -96,6 +98,18 @@ def record(
         model.file.require_unchanged()
         new.finish(header)
         return {**header, "taps": new.taps}
+
+
+def require_numbers(result: NDArray[np.float32]) -> None:
+    """Raise where logits, or an embedding, are NaN or infinite: nothing can be compared with them.
+
+    :param result: float32 [T, vocab] or [D]; -inf is a logit, that of a token that is never chosen
+    :raises FormatError: M901
+    """
+    bad = np.argwhere(np.isnan(result) | (result == np.inf))
+    if len(bad):
+        place = tuple(int(each) for each in bad[0])
+        raise FormatError(LOGITS_NOT_FINITE, Span(0, 0, "result_output"), got=float(result[place]), token=place[-1])
 
 
 def header_of(model: Model, ids: NDArray[np.int64]) -> dict[str, Any]:
@@ -175,6 +189,7 @@ class _Writer:
                 progress(number + 1, graph.layers)
         tail = graph.after_layers()
         (self.result,) = self._nodes(tail, {tail.given[0]: x}, file)
+        require_numbers(self.result)
 
     def _nodes(self, part: Graph, given: dict[str, Any], file: TextIO | None) -> list[Any]:
         """The nodes before or after the layers, one by one."""
@@ -192,8 +207,11 @@ class _Writer:
                 continue
             node = part.by_name.get(name)
             about: dict[str, Any] = {"layer": node.layer, "op": node.op} if node is not None else {}
+            if node is not None:
+                about["inputs"] = list(recorded_inputs(self.model.graph, node))
             if node is not None and node.weights:
                 about["weights"] = list(node.weights)
+                about["type"] = self.model.weights.tensor_type(node.weights[0])
             self.new.add(name, values[name], stored=not (self.light and word in DIGEST_ONLY), **about)
         for node in part:
             self._count_ambiguous(node, values)
@@ -217,6 +235,15 @@ class _Writer:
             tensors = [("inp_pos", (len(self.ids),))]
         listed = [*tensors, *sources] if op.weights_first else [*sources, *tensors]
         return node_text(node.name.partition("#")[0], op.name, listed, values[node.name], sums)
+
+
+def recorded_inputs(graph: Graph, node: Node) -> Iterator[str]:
+    """What goes into an operation; in place of a value that no record has, what goes into that one."""
+    for name in node.inputs:
+        if base(name) in NOT_RECORDED:
+            yield from recorded_inputs(graph, graph[name])
+        elif name != TOKENS:
+            yield name
 
 
 def described(header: dict[str, Any]) -> str:

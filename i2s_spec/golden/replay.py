@@ -19,7 +19,7 @@ import numpy as np
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import code_flips
 from i2s_spec.golden.metrics import beyond
-from i2s_spec.golden.tolerance import Replay, limit_of, loosen, propagated_error, relative_error, ulps
+from i2s_spec.golden.tolerance import ALLOWANCES, Replay, limit_of, loosen, propagated_error, relative_error, ulps
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS
 from i2s_spec.model.reference import bitlinear, linear, matmul
 from i2s_spec.model.weights import Grouped, Ternary
@@ -104,6 +104,8 @@ class Replayer:
             words = f"{words}, and what {', '.join(reach)} add"
         replay = Replay(node.name, node.op, (*reach, node.name), value, limit, words)
         matrix = self.model.weights.matrix(node.weight) if node.op == "linear" else None
+        if node.op != "linear" or isinstance(matrix, np.ndarray):
+            replay.allowance = ALLOWANCES.get(node.op)
         if isinstance(matrix, Grouped):
             self._grouped(replay, node, found, matrix)
         if isinstance(matrix, Ternary) and not self.bfloat16:
@@ -128,7 +130,7 @@ class Replayer:
         self, replay: Replay, node: Node, x: Any, found: Mapping[str, Any], rtol: float, matrix: Ternary, got: Any
     ) -> None:
         """Hold the output of a projection against its sums: those of the candidate's codes, or the ones it stands for."""
-        rule = self.model.numerics.quantizer
+        rule = self.model.numerics.quantizer_of(self.model.weights.tensor_type(node.weight))
         prefix = node.weight.removesuffix(".weight")
         if rule.groups != "token" or f"{prefix}.acc_i32" not in found:
             return
@@ -153,10 +155,9 @@ class Replayer:
         outputs = code_flips.Outputs(np.asarray(got), x, scale, codes, acc, matrix)
         replay.flips, known = code_flips.explain(outputs, off, rtol)
         if known is not None:
-            rows = np.flatnonzero(known.any(axis=1))
-            epilogued = bitlinear.epilogue_of_rule(known[rows].astype(np.int32), scale[rows], matrix.scale, rule)
-            replay.value = replay.value.copy()
-            replay.value[rows] = epilogued
+            rows = np.asarray(known.any(axis=1))
+            epilogued = bitlinear.epilogue_of_rule(known.astype(np.int32), scale, matrix.scale, rule)
+            replay.value = np.where(rows[:, None], epilogued, replay.value)
 
     def _integer(
         self, name: str, node: Node, tap: str, inputs: list[Any], found: Mapping[str, Any], rtol: float,
@@ -184,7 +185,8 @@ class Replayer:
             if tap == "act_sum":
                 replay.value = theirs.sum(axis=1, dtype=np.int32)
             elif isinstance(matrix, Ternary) and value.ndim == 2:
-                acc = _accumulate(matrix, theirs, self.model.numerics.quantizer.offset)
+                rule = self.model.numerics.quantizer_of(self.model.weights.tensor_type(node.weight))
+                acc = _accumulate(matrix, theirs, rule.offset)
                 replay.value = acc if tap == "acc_i32" else acc + theirs.sum(axis=1, dtype=np.int32)[:, None]
             elif isinstance(matrix, Grouped) and value.shape[0] == len(theirs):
                 replay.value = _grouped_sums(self.model, node, matrix, theirs, tap)

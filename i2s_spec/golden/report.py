@@ -27,8 +27,9 @@ from i2s_spec.golden.report_text import (
     rows,
     text_lines,
     title,
+    unmatched,
 )
-from i2s_spec.golden.result import Comparison, TapResult
+from i2s_spec.golden.result import Comparison, TapResult, agreement_words
 from i2s_spec.golden.tolerance import FAIL
 
 #: The formats of a report.
@@ -103,14 +104,17 @@ def page_lines(result: Comparison, command: str = "") -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield f"<style>{report_style()}{_STYLE}</style>\n</head>\n<body>\n"
-    yield f'<h1 class="{"ok" if result.ok else "wrong"}">{verdict}</h1>\n<dl>\n'
+    yield f'<h1 class="{"ok" if result.ok else "wrong"}">{verdict}</h1>\n'
+    if not result.ok and (words := agreement_words(result)):
+        yield f"<p>{html.escape(words)}</p>\n"
+    yield "<dl>\n"
     for what, words in about(result):
         yield f"<dt>{html.escape(what)}</dt><dd>{html.escape(words)}</dd>\n"
     yield from (f"<dt>note</dt><dd>{html.escape(note)}</dd>\n" for note in result.notes)
     yield "</dl>\n"
     wrong = list(first_wrong(result))
     if wrong or result.diagnoses:
-        yield "<h2>The first wrong tap</h2>\n<ul>\n"
+        yield "<h2>The first wrong tensor</h2>\n<ul>\n"
         yield from (f"<li>{html.escape(line)}</li>\n" for line in wrong)
         yield from (f"<li><b>explained</b> {html.escape(diagnosis_words(each))}</li>\n" for each in result.diagnoses)
         yield "</ul>\n"
@@ -120,21 +124,26 @@ def page_lines(result: Comparison, command: str = "") -> Iterator[str]:
         yield from (f"<li>{html.escape(line)}</li>\n" for line in more)
         yield "</ul>\n"
     for heading, legend, plot in (
-        ("Drift by layer and tap", "", taps_heat(result)),
+        ("Drift by layer and tensor", "", taps_heat(result)),
         ("Drift of the layers from the record", _LEGEND, layers_plot(result)),
-        ("Drift of every tap, in the order of computation", _LEGEND, taps_plot(result)),
+        ("Drift of every tensor, in the order of computation", _LEGEND, taps_plot(result)),
     ):
         if plot:
             yield f'<h2>{heading}</h2>\n{legend}<div class="wide">{plot}</div>\n'
     shown = list(rows(result))
     if shown:
-        yield '<h2>Taps</h2>\n<div class="wide"><table>\n<thead><tr>'
+        yield '<h2>Tensors</h2>\n<div class="wide"><table>\n<thead><tr>'
         yield "".join(f"<th>{html.escape(name)}</th>" for name in TITLES) + "</tr></thead>\n<tbody>\n"
         for row in shown:
             cells = [f"<td>{html.escape(cell)}</td>" for cell in row.cells]
             cells[1] = f'<td class="{row.status}">{html.escape(row.cells[1])}</td>'
             yield f"<tr>{''.join(cells)}</tr>\n"
         yield "</tbody></table></div>\n"
+    names = list(unmatched(result))
+    if names:
+        yield "<dl>\n"
+        yield from (f"<dt>{html.escape(what)}</dt><dd>{html.escape(words)}</dd>\n" for what, words in names)
+        yield "</dl>\n"
     yield f"<footer>{made_by(command)}</footer>\n</body>\n</html>\n"
 
 
@@ -183,12 +192,12 @@ def taps_heat(result: Comparison) -> str:
         marks += [_cell(_HEAT_LEFT + _WIDE * layer, _HEAT_TOP + _HIGH * line, tap) for layer, tap in found.items()]
     worst = max((tap for found in shown.values() for tap in found.values()), key=lambda tap: _far(tap.drift))
     more = (
-        f"{counted(len(shown), 'kind')} of taps by {counted(layers, 'layer')}; the deeper a cell, "
-        f"the larger the relative L2 distance from the "
-        f"record. The largest is that of {visible(worst.name, bare=True)}. A frame marks taps that are wrong by themselves."
+        f"{counted(len(shown), 'kind')} of tensors by {counted(layers, 'layer')}; the deeper a cell, "
+        f"the larger the relative L2 distance from the record. The largest is that of {visible(worst.name, bare=True)}. "
+        "A frame marks tensors that are wrong by themselves."
     )
     width, height = max(_HEAT_LEFT + _WIDE * layers, _HEAT_LEGEND) + 4, _HEAT_TOP + _HIGH * len(shown) + 4
-    return _sized(drawing(width, height, "Drift by layer and tap", more, *marks, style="heat-map"), width)
+    return _sized(drawing(width, height, "Drift by layer and tensor", more, *marks, style="heat-map"), width)
 
 
 def _sized(svg: str, width: float) -> str:
@@ -207,7 +216,7 @@ def _cut(kind: str) -> str:
 
 
 def _axes(kinds: list[str], layers: int) -> list[str]:
-    marks = [text(0, 30, "tap ↓", "axis"), text(_HEAT_LEFT, 30, "layer →", "axis")]
+    marks = [text(0, 30, "tensor ↓", "axis"), text(_HEAT_LEFT, 30, "layer →", "axis")]
     for step in range(5):
         share = step / 4
         marks.append(element("rect", {"class": "hot", "x": 42 + 24 * step, "y": 3, "width": 22, "height": 11,
@@ -270,7 +279,7 @@ def layers_plot(result: Comparison) -> str:
 def taps_plot(result: Comparison) -> str:
     """The drift of every tap in the order of computation; empty where nothing is known of it."""
     points = [DriftPoint(tap.name, tap.drift, tap.status) for tap in result.taps if tap.drift is not None]
-    return _plot(points, "tap", None) if len(points) > 1 else ""
+    return _plot(points, "tensor", None) if len(points) > 1 else ""
 
 
 def _plot(points: Sequence[DriftPoint], what: str, ticks: Sequence[str] | None) -> str:

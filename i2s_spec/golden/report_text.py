@@ -14,7 +14,14 @@ from i2s_spec.draw.terminal import Column, Line, Piece, plain, table
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import counted
 from i2s_spec.golden.code_flips import Flips
-from i2s_spec.golden.result import SCHEMA_VERSION, Comparison, Diagnosis, TapResult, group_words
+from i2s_spec.golden.result import (
+    SCHEMA_VERSION,
+    Comparison,
+    Diagnosis,
+    TapResult,
+    agreement_words,
+    group_words,
+)
 from i2s_spec.model.graph import INTEGER_TAPS, base
 
 #: Taps up to which every compared one has a row of its own; of more, those that are right share one by name.
@@ -23,7 +30,7 @@ MOST_ROWS: Final = 80
 #: Names of missing or extra taps that are listed.
 MOST_NAMES: Final = 8
 
-TITLES: Final = ("tap", "result", "rel. L2", "cosine", "max |d|", "at", "ulp", "over", "flips", "limit and notes")
+TITLES: Final = ("tensor", "result", "rel. L2", "cosine", "max |d|", "at", "ulp", "over", "flips", "limit and notes")
 
 
 class TableRow(NamedTuple):
@@ -55,13 +62,7 @@ def about(result: Comparison) -> Iterator[tuple[str, str]]:
     why = ", as nothing can be replayed from the corners that a text shows" if result.form == "text" else ""
     yield "mode", f"{result.mode}{replayed}{why}"
     counts = [(result.counted(status), word) for status, word in _STATUSES]  # type: ignore[arg-type]
-    yield "taps", ", ".join(f"{count:,} {word}" for count, word in counts if count) or "none"
-    for status, word in (("missing", "missing"), ("extra", "extra")):
-        names = [tap.name for tap in result.taps if tap.status == status]
-        names.sort(key=_seldom_dumped)  # what most runtimes have comes first
-        if names:
-            shown = ", ".join(visible(name, bare=True) for name in names[:MOST_NAMES])
-            yield word, shown + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
+    yield "tensors", ", ".join(f"{count:,} {word}" for count, word in counts if count) or "none"
     whole = result.whole
     if whole is not None:
         more = (
@@ -70,6 +71,16 @@ def about(result: Comparison) -> Iterator[tuple[str, str]]:
             else f", same most probable token {whole.same_top:.1%}, KL {number(whole.divergence)}"
         )
         yield whole.name, f"{whole.verdict}: relative L2 {number(whole.relative)}, cosine {whole.cosine:.6f}{more}"
+
+
+def unmatched(result: Comparison) -> Iterator[tuple[str, str]]:
+    """Names that only one of the two has: they come last, where there may be hundreds."""
+    for status in ("missing", "extra"):
+        names = [tap.name for tap in result.taps if tap.status == status]
+        names.sort(key=_seldom_dumped)  # what most runtimes have comes first
+        if names:
+            shown = ", ".join(visible(name, bare=True) for name in names[:MOST_NAMES])
+            yield status, shown + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
 
 
 _STATUSES: Final = (
@@ -136,7 +147,7 @@ def rows(result: Comparison) -> Iterator[TableRow]:
             same = seen[word]
             worst = max(same, key=lambda each: each.measures.relative if each.measures is not None else 0.0)
             row = _row(worst)
-            name = row.cells[0] if len(same) == 1 else f"{word} ({counted(len(same), 'tap')}, the worst:)"
+            name = row.cells[0] if len(same) == 1 else f"{word} ({counted(len(same), 'tensor')}, the worst:)"
             yield row._replace(cells=(name, *row.cells[1:]))
 
 
@@ -177,6 +188,9 @@ def styled(result: Comparison, width: int | None = None) -> Iterator[Line]:
     :param width: of the terminal, if the table has to fit
     """
     yield [Piece(title(result), "bold green" if result.ok else "bold red")]
+    words = agreement_words(result)
+    if words and not result.ok:  # the verdict of a right one has them
+        yield [Piece(words)]
     yield []
     for what, words in about(result):
         yield [Piece(f"  {what:<14}", "dim"), Piece(words)]
@@ -209,6 +223,10 @@ def styled(result: Comparison, width: int | None = None) -> Iterator[Line]:
         for layer, far, cosine in result.drift:
             bar = "#" * round(40 * min(1.0, far / top)) if isfinite(far) else "not finite"
             yield [Piece(f"  {layer:>4}  {far:<10.3g} {cosine:.6f}  "), Piece(bar, "cyan")]
+    names = list(unmatched(result))
+    if names:
+        yield []
+        yield from ([Piece(f"  {what:<14}", "dim"), Piece(words)] for what, words in names)
 
 
 def text_lines(result: Comparison) -> Iterator[str]:
@@ -223,13 +241,15 @@ def text_lines(result: Comparison) -> Iterator[str]:
 def markdown_lines(result: Comparison) -> Iterator[str]:
     """The report; everything that Markdown or HTML could take for its own is escaped."""
     yield f"## {'✅' if result.ok else '❌'} {_markdown_text(title(result))}\n\n"
+    if not result.ok and (words := agreement_words(result)):
+        yield f"{_markdown_text(words)}\n\n"
     for what, words in about(result):
         yield f"- **{_markdown_text(what)}**: {_markdown_text(words)}\n"
     for note in result.notes:
         yield f"- {_markdown_text(note)}\n"
     wrong = list(first_wrong(result))
     if wrong or result.diagnoses:
-        yield "\n### The first wrong tap\n\n"
+        yield "\n### The first wrong tensor\n\n"
         yield from (f"- {_markdown_text(line)}\n" for line in wrong)
         yield from (f"- explained {_markdown_text(diagnosis_words(each))}\n" for each in result.diagnoses)
     more = list(others(result))
@@ -238,7 +258,7 @@ def markdown_lines(result: Comparison) -> Iterator[str]:
         yield from (f"- {_markdown_text(line)}\n" for line in more)
     shown = list(rows(result))
     if shown:
-        yield "\n<details><summary>All taps</summary>\n\n"
+        yield "\n<details><summary>All tensors</summary>\n\n"
         yield "| " + " | ".join(map(_markdown_text, TITLES)) + " |\n"
         yield "|" + "---|" * len(TITLES) + "\n"
         yield from ("| " + " | ".join(map(_markdown_text, row.cells)) + " |\n" for row in shown)
@@ -246,6 +266,9 @@ def markdown_lines(result: Comparison) -> Iterator[str]:
     if result.drift:
         yield "\n| layer | relative L2 | cosine |\n|---|---|---|\n"
         yield from (f"| {layer} | {far:.3g} | {cosine:.6f} |\n" for layer, far, cosine in result.drift)
+    names = list(unmatched(result))
+    yield "\n" if names else ""
+    yield from (f"- **{_markdown_text(what)}**: {_markdown_text(words)}\n" for what, words in names)
 
 
 def _markdown_text(text: str) -> str:
@@ -277,6 +300,11 @@ def json_lines(result: Comparison) -> Iterator[str]:
                 **{key: header.get(key) for key in _HEADER},
             },
             "candidate": {"path": json_string(result.candidate), "form": result.form},
+            "agreement": None if result.agreement is None else {
+                "exact": result.agreement.exact, "compared": result.agreement.compared,
+                "first": None if result.agreement.first is None else json_string(result.agreement.first),
+                "how": result.agreement.how or None, "sentence": agreement_words(result) or None,
+            },
             "notes": list(result.notes),
             "summary": {status: result.counted(status) for status in
                         ("ok", "flips", "wrong", "behind", "missing", "extra", "shape", "skipped")},

@@ -104,6 +104,35 @@ class Whole:
     divergence: float | None = None
 
 
+@dataclass
+class Agreement:
+    """How far a dump agrees with what it was held against, to the last digit that is shown.
+
+    :param exact: tensors that agree before the first that does not
+    :param compared: how many there are
+    :param first: the first that does not agree
+    :param how: what becomes of that one: `flips`, whole steps of a code; `rounding`; `wrong`; `not-whole`, wrong because
+        they are no whole steps
+    """
+
+    exact: int = 0
+    compared: int = 0
+    first: str | None = None
+    how: Literal["", "flips", "rounding", "wrong", "not-whole"] = ""
+
+    def count(self, name: str, agrees: bool) -> None:
+        """Count a tensor, in the order of computation."""
+        self.compared += 1
+        if not agrees and self.first is None:
+            self.first = name
+        self.exact += self.first is None
+
+    def explain(self, name: str, how: Literal["flips", "rounding", "wrong", "not-whole"]) -> None:
+        """Say what explains a tensor, if it is the first that does not agree."""
+        if name == self.first:
+            self.how = how
+
+
 @dataclass(repr=False)
 class Comparison:
     """What a comparison gives.
@@ -130,6 +159,7 @@ class Comparison:
     whole: Whole | None = None
     notes: list[str] = field(default_factory=list)
     header: dict[str, Any] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
     def counted(self, *statuses: Status) -> int:
         """How many taps have one of some statuses."""
@@ -143,18 +173,18 @@ class Comparison:
     def __repr__(self) -> str:
         state = "ok" if self.ok else "not ok"
         return line(
-            "Comparison", self.candidate, f"{state}, {counted(len(self.taps), 'tap')}, {self.mode}; {self.verdict}"
+            "Comparison", self.candidate, f"{state}, {counted(len(self.taps), 'tensor')}, {self.mode}; {self.verdict}"
         )
 
     def _repr_html_(self) -> str:
         """The comparison for a notebook: the verdict, and the first taps that are not right."""
         facts: list[tuple[str, Any]] = [
             ("record", self.golden), ("candidate", self.candidate), ("mode", self.mode), ("profile", self.profile),
-            ("taps that are right", self.counted("ok", "flips")), *(("note", each) for each in self.notes[:5]),
+            ("tensors that are right", self.counted("ok", "flips")), *(("note", each) for each in self.notes[:5]),
         ]  # fmt: skip
         others = [tap for tap in self.taps if tap.status not in ("ok", "flips")]
         rows = ((tap.name, tap.status, "; ".join(each.says for each in tap.diagnoses[:1]), tap.limit) for tap in others)
-        return table(self.verdict, facts, ("tap", "status", "diagnosis", "limit"), rows, len(others))
+        return table(self.verdict, facts, ("tensor", "status", "diagnosis", "limit"), rows, len(others))
 
     def __getitem__(self, name: str) -> TapResult:
         """The result of a tap by its name."""
@@ -221,39 +251,78 @@ def sentence(result: Comparison) -> tuple[bool, str]:
     """Whether nothing is wrong, and one sentence that says so."""
     compared = result.counted("ok", "flips", "wrong", "behind")
     if not compared and (shapes := result.counted("shape")):
-        what = "the one tap" if shapes == 1 else f"each of the {counted(shapes, 'tap')}"
+        what = "the one tensor" if shapes == 1 else f"each of the {counted(shapes, 'tensor')}"
         return False, f"nothing could be compared: {what} of the candidate that the record knows is of another shape"
     if not compared:
-        return False, "nothing could be compared: no tap of the candidate is one of the record's"
+        return False, "nothing could be compared: no tensor of the candidate is one of the record's"
     if result.first is None:
         failed = result.whole is not None and result.whole.verdict == "fail"
-        if failed and result.mode == "free-running":
-            return False, f"{result.whole.name if result.whole else ''} is too far from the record's"
         flips = sum(tap.flips.explained for tap in result.taps if tap.flips is not None and tap.status == "flips")
         explained = f"; {counted(flips, 'flipped code')}, all explained by rounding" if flips else ""
         far = sum(tap.span == "model" for tap in result.taps if tap.status in ("ok", "flips"))
         alone = result.mode == "op-replay" and far == compared
-        if result.whole is not None and result.whole.verdict == "doubtful" and (alone or result.mode == "free-running"):
-            far_off = f"{result.whole.name} is {result.whole.relative:.2g} from the record's"
+        free = alone or result.mode == "free-running"
+        nearest = "" if result.whole is None else _nearest(result[result.whole.name])
+        if failed and free and result.whole is not None:
+            return False, f"{_apart(result.whole)}, which is further than correct runtimes are{nearest}"
+        if result.whole is not None and result.whole.verdict == "doubtful" and free:
             return True, (
-                f"nothing is certainly wrong, but {far_off}, which is further than correct runtimes usually are; "
-                "more taps, or op-replay, would decide"
+                f"doubtful: {_apart(result.whole)}, which is further than correct runtimes usually are; "
+                f"more tensors, or op-replay, would decide{nearest}"
             )
         if alone:
-            what = "the one tap" if far == 1 else f"each of {counted(far, 'tap')}"
-            near = "it differs from the reference no more than correct runtimes do; more taps would prove more"
+            what = "the one tensor" if far == 1 else f"each of {counted(far, 'tensor')}"
+            near = "it differs from the reference no more than correct runtimes do; more tensors would prove more"
             return True, f"{what} that could be compared is plausible: {near}"
-        how = {
-            "op-replay": "right on its own inputs",
-            "layer-forced": "right in its layer",
-            "free-running": "plausible: it differs from the record no more than correct runtimes do",
-        }[result.mode]
-        each = f"each of {counted(compared, 'tap')}" if compared > 1 else "the one tap that was compared"
-        return True, f"{each} is {how}{explained}"
+        if result.mode == "free-running" and result.agreement is not None and result.agreement.compared:
+            return True, f"{agreement_words(result)}{_no_further(result.agreement)}"
+        how = {"op-replay": "right on its own inputs", "layer-forced": "right in its layer"}
+        each = f"each of {counted(compared, 'tensor')}" if compared > 1 else "the one tensor that was compared"
+        near = "plausible: it differs from the record no more than correct runtimes do"
+        return True, f"{each} is {how.get(result.mode, near)}{explained}"
     return (
         False,
-        f"the first wrong tap is {quote(result.first.name, bare=True)}{_strange(result.first)}: {_cause(result.first)}",
+        f"the first wrong tensor is {quote(result.first.name, bare=True)}{_strange(result.first)}: {_cause(result.first)}",
     )
+
+
+def _apart(whole: Whole) -> str:
+    """How far a result is from the record's, in every measure."""
+    words = f"{whole.name} has a relative error of {whole.relative:.2g}"
+    if whole.same_top is None or whole.divergence is None:
+        return words
+    same = f"the same most probable token for {whole.same_top:.0%} of the tokens"
+    return f"{words}, {same}, and a KL divergence of {whole.divergence:.2g}"
+
+
+def _nearest(tap: TapResult) -> str:
+    """Which mistakes were tried on a result, if any were."""
+    return next((f"; {note}" for note in tap.notes if " comes nearest: " in note), "")
+
+
+#: What becomes of the first tensor that does not agree.
+_HOWS: Final = {
+    "": "its shown inputs give it, to the last digit of theirs", "flips": "by whole steps of a code (flips)",
+    "rounding": "by no more than rounding does", "wrong": "by more than rounding does (wrong)",
+    "not-whole": "not by whole steps of a code (wrong)",
+}  # fmt: skip
+
+
+def agreement_words(result: Comparison) -> str:
+    """How many tensors agree to the last digit, and what becomes of the first that does not; empty where nobody counted."""
+    found = result.agreement
+    if found is None or not found.compared:
+        return ""
+    digit = "printed digit" if result.form == "text" else "digit of float32"
+    agree = "tensor agrees" if found.compared == 1 else "tensors agree"
+    words = f"{found.exact:,} of {found.compared:,} {agree} to the last {digit} under {result.profile}"
+    if found.first is None:
+        return words
+    return f"{words}; the first that does not is {quote(found.first, bare=True)}: {_HOWS[found.how]}"
+
+
+def _no_further(found: Agreement) -> str:
+    return "" if found.first is None else ", and what is behind it is no further off than in correct runtimes"
 
 
 def _strange(tap: TapResult) -> str:
@@ -275,7 +344,7 @@ def _cause(tap: TapResult) -> str:
     if exact:
         return "; or ".join(f"{each.says} [{each.name}]" for each in exact)
     if not tap.diagnoses:
-        return "no known mistake explains it"
+        return f"no known mistake explains it{_nearest(tap)}"
     first = tap.diagnoses[0]
     if first.fits == "by pattern":
         more = f"; it may be this: {tap.diagnoses[1].says} [{tap.diagnoses[1].name}]" if _goes_on(tap) else ""

@@ -104,6 +104,7 @@ class GraphSettings:
     :param causal: whether a token sees only earlier ones
     :param head: `tied`: always the embedding table; `untied`: output.weight if the file has it; `none`: a pooled vector
     :param sub_norm_eps: the epsilon of the sub-norms, if a runtime has a separate one
+    :param sub_norms: `required`, or `optional`: left out where the file lacks their gains
     :param rotation: the rotation that is folded into the weights, if the file declares one
     """
 
@@ -114,6 +115,7 @@ class GraphSettings:
     causal: bool = True
     head: str = "tied"
     sub_norm_eps: float | None = None
+    sub_norms: str = "required"
     rotation: Rotation | None = None
 
 
@@ -127,12 +129,12 @@ def bitnet(g: Builder, h: Hyperparameters, s: GraphSettings, *, gated: str) -> G
             q, k, v = (g.linear(f"{c}cur", a, f"attn_{c.lower()}") for c in "QKV")
             q, k = _rope(g, "Qcur", q, h.at(i).heads, h, s), _rope(g, "Kcur", k, h.at(i).heads_kv, h, s)
             o = _attention(g, q, k, v, h.at(i), s, soft_max="kq_soft_max_ext")
-            o = g.rms("attn_sub_norm", o, eps=sub_eps)
+            o = _sub_norm(g, "attn_sub_norm", o, sub_eps, s)
             x = g.add("add", "ffn_inp", x, g.linear("attn_o_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=eps)
             u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
             m = g.add("multiply", gated, _activated(g, t, s), u)
-            m = g.rms("ffn_sub_norm", m, eps=sub_eps)
+            m = _sub_norm(g, "ffn_sub_norm", m, sub_eps, s)
             x = g.add("add", "l_out", x, g.linear("ffn_down", m, "ffn_down"))
     return _logits(g, x, h, s)
 
@@ -185,6 +187,13 @@ def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
             m = _normed_linear(g, "ffn_down", m, "ffn_down", "ffn_down", h)
             x = g.add("add", "l_out", x, g.rms("ffn_post_norm", m, "post_ffw_norm", eps=h.eps))
     return _pooled(g, x, h, s)
+
+
+def _sub_norm(g: Builder, name: str, x: str, eps: float, s: GraphSettings) -> str:
+    """The norm before an output projection; left out if the file lacks it and the runtime does not mind."""
+    if s.sub_norms == "optional" and g.tensor(f"{name}.weight") not in g.present:
+        return x
+    return g.rms(name, x, eps=eps)
 
 
 def _embedded(g: Builder) -> str:

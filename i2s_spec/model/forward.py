@@ -330,9 +330,10 @@ class GraphRunner:
         found: dict[str, Any] = {}
         run = self._run([len(part) for part in ids], caches, taps, found, rows)
         given = {TOKENS: np.concatenate(ids)}
-        values = None if taps or self.substitutes else self.operations.whole(self.graph, given, run)
+        operations = self._operations(len(given[TOKENS]))
+        values = None if taps or self.substitutes else operations.whole(self.graph, given, run)
         if values is None:
-            values = executor.execute(self.graph, given, run, self.operations, self.substitutes)
+            values = executor.execute(self.graph, given, run, operations, self.substitutes)
         (value,) = values.values()
         for part, cache in zip(ids, caches, strict=True):
             cache.commit(part.tolist())
@@ -351,7 +352,7 @@ class GraphRunner:
         (first, *_) = given.values()
         found: dict[str, Any] = {}
         run = self._run([len(first)], [cache], taps, found, past=past)
-        return executor.execute(part, given, run, self.operations, self.substitutes), found
+        return executor.execute(part, given, run, self._operations(len(first)), self.substitutes), found
 
     def node(self, node: Node, inputs: list[Any], cache: Cache, past: int = 0) -> dict[str, Any]:
         """The value of one operation for one sequence, and the integers inside BitLinear, by name.
@@ -363,8 +364,13 @@ class GraphRunner:
         tokens = values[0][0].shape[1] if node.op in ("soft_max", "weighted_values") else len(values[0])
         found: dict[str, Any] = {}
         run = self._run([tokens], [cache], None, found, past=past)
-        value = executor.evaluate(node, values, run, self.operations)
+        value = executor.evaluate(node, values, run, self._operations(tokens))
         return {node.name: unlisted(value, node.op), **found}
+
+    def _operations(self, tokens: int) -> Operations:
+        """The operations for a pass of so many tokens."""
+        profile = self.operations.profile.of(tokens)
+        return self.operations if profile is self.operations.profile else operations_of(profile, self.operations.threads)
 
     def _run(
         self,

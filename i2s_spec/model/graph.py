@@ -266,11 +266,11 @@ INTEGER_TAPS: Final = ("act_q8", "act_scale", "act_sum", "dot_i32", "acc_i32")
 
 def taps_of(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> list[str]:
     """The names of all values that a graph has under a profile, in the order of computation."""
-    groups = profile.quantizer.groups
-    inside = [tap for tap in INTEGER_TAPS if groups == "token" or tap != "dot_i32"] if groups != "none" else []
     names = []
     for node in graph:
-        if node.op == "linear" and weights.tensor_type(node.weight) not in DENSE:
+        if node.op == "linear" and (kind := weights.tensor_type(node.weight)) not in DENSE:
+            groups = profile.quantizer_of(kind).groups
+            inside = [tap for tap in INTEGER_TAPS if groups == "token" or tap != "dot_i32"] if groups != "none" else []
             names += [f"{node.weight.removesuffix('.weight')}.{tap}" for tap in inside]
         names.append(node.name)
     return names
@@ -279,8 +279,9 @@ def taps_of(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> lis
 def values_by_sequence(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> frozenset[str]:
     """Names of values that hold all tokens of a sequence, and so cannot be joined from parts of it."""
     names = {node.name for node in graph if node.op in PER_SEQUENCE_OPS}
-    if profile.quantizer.groups != "token":
-        names |= {name for name in taps_of(graph, profile, weights) if name.endswith(".acc_i32")}
+    for node in graph:
+        if node.op == "linear" and profile.quantizer_of(weights.tensor_type(node.weight)).groups != "token":
+            names.add(f"{node.weight.removesuffix('.weight')}.acc_i32")
     return frozenset(names)
 
 

@@ -153,6 +153,8 @@ def _model(
         raise SettingError(
             f"{counted(h.rope_dims, 'dimension')} of a head are to be rotated in pairs; a head has {h.head_dim:,}"
         )
+    if architecture.key("rope.freq_base").name not in file.metadata:
+        h = h._replace(rope_base=profile.rope_bases.get(architecture.prefix, h.rope_base))
     rule = resolve_activation(architecture, file.metadata, profile, activation, h.vocab)
     kind, why = _pooling(architecture, file.metadata, pooling)
     settings = GraphSettings(
@@ -163,6 +165,7 @@ def _model(
         causal=bool(file.metadata.get(f"{architecture.prefix}.attention.causal", True)),
         head=architecture.head,
         sub_norm_eps=profile.sub_norm_eps,
+        sub_norms=profile.sub_norms,
         rotation=_rotation(file),
     )
     graph = graph_of(architecture.name, h, settings, file.tensors)

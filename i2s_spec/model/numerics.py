@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES, Architecture
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,16 @@ class ActivationQuantizer:
     :param groups: the elements that share a scale: a `token`; `interleaved-4`, element j being in group j // 4 % 4;
     `blocks-256`; `blocks-32`; `none` if activations stay floats, and the weights are trits times scale
     :param floor: a lower bound of a token's largest magnitude, or None
-    :param scale: s = 127 / amax divided in `f64` and rounded to f32, or in `f32`; `inverse`: 1 / f32(amax / 127);
-        `signed`: -127 / the element of largest magnitude
+    :param scale: s = 127 / amax divided in `f64` and rounded to f32, or in `f32`; `wide`: not rounded, and x s in f64;
+        `inverse`: 1 / f32(amax / 127); `signed`: -127 / the element of largest magnitude
     :param product: x s rounded to f32 before it is rounded to an integer (`rounded`), or not (`exact`, as where a compiler
         fuses the product with the addition of 1.5 * 2^23)
     :param rounding: of ties: `even`, `away` from zero, or `up`
     :param least: the least code
     :param zero: the scale of a token (or block) of zeros if there is no floor: `nan` (s = 0: 0/0), `zero` or `one`
     :param offset: whether the sum of the codes is `subtracted` from sums of weight codes, or `kept` in them: a mistake
-    :param epilogue: `divide`: acc / s * ws; `ratio`: acc * (ws / s); `scaled`: acc * ws * (amax / 127);
+    :param epilogue: `divide`: acc / s * ws; `ratio`: acc * (ws / s); `scaled`: acc * ws * (amax / 127), and of several
+        tokens at once acc * (ws * (amax / 127)); `wide`: acc * (ws * amax / 127) in f64, rounded once;
         `sum`: the sum over groups of acc_g / s_g, times ws; `blocks`: the sum of acc_b * (1/s_b * f16(ws)); `nested`: of
         each group of weights the sum of acc_b / s_b, these times f16(ws), by fused multiply-adds
     :param steps: how amax / 127 is stored if that, not 1 / s, is the value of code 1: exactly, or as `f16`
@@ -39,13 +40,13 @@ class ActivationQuantizer:
 
     groups: Literal["token", "interleaved-4", "blocks-256", "blocks-32", "none"] = "token"
     floor: float | None = 1e-5
-    scale: Literal["f64", "f32", "inverse", "signed"] = "f64"
+    scale: Literal["f64", "f32", "wide", "inverse", "signed"] = "f64"
     product: Literal["rounded", "exact"] = "rounded"
     rounding: Literal["even", "away", "up"] = "even"
     least: int = -128
     zero: Literal["nan", "zero", "one"] = "nan"
     offset: Literal["subtracted", "kept"] = "subtracted"
-    epilogue: Literal["divide", "ratio", "scaled", "sum", "blocks", "nested"] = "divide"
+    epilogue: Literal["divide", "ratio", "scaled", "wide", "sum", "blocks", "nested"] = "divide"
     steps: Literal["f32", "f16"] = "f32"
     weight_group: int = 256
 
@@ -57,10 +58,12 @@ class NumericProfile:
     :param about: a description in one sentence
     :param quantizer: the quantizer of activations
     :param by_type: another quantizer for weights of some types, by name
-    :param sums: how float products are summed: `in-order` (f64, by index, rounded once), `lanes` (f32, 4 x 8 lanes of
-    fused multiply-adds like ggml's AVX2 kernels), `blas` (f32, in any order)
+    :param few: another profile, by name, for passes of up to so many tokens (`of`)
+    :param sums: how float products are summed: `in-order` (f64, by index, rounded once), `lanes` (f32, over 4 vectors of
+    fused multiply-adds like ggml's x86 kernels), `blas` (f32, in any order)
+    :param vector: how many float32 a vector has, for `lanes`, `llamafile` and `ggml`: 8 (AVX2) or 16 (AVX-512)
     :param llamafile: with `lanes`: whether products of several tokens with contiguous rows of floats keep their input
-    float32 and add over 8 lanes of fused multiply-adds, like the kernels of llamafile
+    float32 and add over the lanes of one vector of fused multiply-adds, like the kernels of llamafile
     :param llamafile_input: whether these products keep the input `f32`, or round it to the type of the matrix; in the
     latter case scores are such products, too
     :param drops_rows: whether rows without requested logits are dropped after the last layer's attention, so that its
@@ -70,15 +73,20 @@ class NumericProfile:
         `f32` (f32 frequency times f32 position)
     :param fused: whether the second product of a rotation is added unrounded, as when a compiler fuses product and sum
     :param rope: `architecture` as declared, or `norm` for all (wrong for files of NEOX architectures)
+    :param rope_bases: the base where a file has no rope.freq_base, by architecture, if it is not 10,000
+    :param angle_error: how far off cosine and sine may be, as an absolute distance, where the platform does not say more
     :param attention: the type to which q and the soft-max rows are rounded before their products
     :param cache: the type in which keys and values are stored
     :param soft_max: `f64` sum and one reciprocal, like `ggml`'s vector code, or everything in `f32`
     :param activation: SiLU and GELU in `f64` rounded once, like `ggml`'s vector code, or in `f32`
-    :param floats: whether the input of a float matrix, such as the head, stays f32, or is rounded to the type of the matrix
+    :param floats: whether the input of a float matrix, such as the head, stays f32, or is rounded to the type of the matrix;
+    `as-bfloat16`: only where that is BF16
     :param i2s_head: whether an I2_S head is multiplied as `floats`, or as `bitlinear`
     :param activations: the activation that the runtime uses, if it is not that of the architecture
     :param reads_activation: whether the runtime reads `<architecture>.hidden_activation`
     :param sub_norm_eps: the epsilon of sub-norms, if the runtime has a separate one
+    :param sub_norms: whether sub-norms are `required`, or left out where a file lacks them (`optional`)
+    :param table_bytes: most bytes of an embedding table or head that the runtime reads; what is behind them counts as 0
     :param operations: module and class that compute; another class brings in compiled kernels
     """
 
@@ -86,7 +94,9 @@ class NumericProfile:
     about: str
     quantizer: ActivationQuantizer = ActivationQuantizer()
     by_type: Mapping[str, ActivationQuantizer] = field(default_factory=dict)
+    few: tuple[int, str] | None = None
     sums: Literal["in-order", "lanes", "blas"] = "in-order"
+    vector: Literal[8, 16] = 8
     llamafile: bool = False
     llamafile_input: Literal["f32", "as-weights"] = "f32"
     drops_rows: bool = False
@@ -94,20 +104,54 @@ class NumericProfile:
     angles: Literal["f64", "recurrence", "f32"] = "f64"
     fused: bool = False
     rope: Literal["architecture", "norm"] = "architecture"
+    rope_bases: Mapping[str, float] = field(default_factory=dict)
+    angle_error: float = 0.0
     attention: Literal["f32", "f16"] = "f32"
     cache: Literal["f32", "f16"] = "f32"
     soft_max: Literal["f64", "ggml", "f32"] = "f64"
     activation: Literal["f64", "ggml", "f32"] = "f64"
-    floats: Literal["f32", "as-weights"] = "f32"
+    floats: Literal["f32", "as-weights", "as-bfloat16"] = "f32"
     i2s_head: Literal["floats", "bitlinear"] = "floats"
     activations: Mapping[str, str] = field(default_factory=dict)
     reads_activation: bool = True
     sub_norm_eps: float | None = None
+    sub_norms: Literal["required", "optional"] = "required"
+    table_bytes: int | None = None
     operations: str = "i2s_spec.model.reference.operations:Operations"
 
     def quantizer_of(self, type: str) -> ActivationQuantizer:
         """How activations are quantized for weights of a type."""
         return self.by_type.get(type, self.quantizer)
+
+    def of(self, tokens: int) -> NumericProfile:
+        """The profile that holds for a pass of so many tokens at once."""
+        if self.few is None or tokens > self.few[0]:
+            return self
+        return NUMERIC_PROFILES[self.few[1]]
+
+    def deviations(self, architecture: Architecture, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+        """The mistakes of the runtime that the profile repeats for a file, in words; () for a right one.
+
+        A record under a profile with mistakes is no measure of other runtimes.
+
+        :param metadata: the keys of the file
+        """
+        prefix, found = architecture.prefix, []
+        declared = metadata.get(f"{prefix}.hidden_activation")
+        right = architecture.activation if declared is None else declared
+        used = declared if self.reads_activation else None
+        used = self.activations.get(prefix, architecture.activation) if used is None else used
+        if used != right:
+            found.append(f"{used} in the place of {right}")
+        if self.rope == "norm" and architecture.rope != "norm":
+            found.append("neighboring elements rotated in the place of halves of a head")
+        eps = metadata.get(f"{prefix}.attention.layer_norm_rms_epsilon")
+        own = self.sub_norm_eps
+        if own is not None and architecture.is_bitnet and isinstance(eps, float) and abs(eps - own) > 1e-3 * own:
+            found.append(f"an epsilon of {own:g} in sub-norms; the file says {eps:g}")
+        if prefix in self.rope_bases and f"{prefix}.rope.freq_base" not in metadata:
+            found.append(f"a base of {self.rope_bases[prefix]:,.0f} in the rotation, where other loaders take 10,000")
+        return tuple(found)
 
     def replace(self, **changes: Any) -> NumericProfile:
         """The profile with other choices; `quantizer` may be a mapping of the differences, and then applies to all types.
@@ -118,17 +162,25 @@ class NumericProfile:
         quantizer = changes.pop("quantizer", self.quantizer)
         if isinstance(quantizer, Mapping):
             quantizer = replace(self.quantizer, **quantizer)
-        if quantizer != self.quantizer and "by_type" not in changes:
-            changes["by_type"] = {}
+        if quantizer != self.quantizer:
+            changes = {"by_type": {}, "few": None, **changes}
         return replace(self, name=name, quantizer=quantizer, **changes)
 
 
 _GOLDEN: Final = NumericProfile("bitnet-golden-1", "normative: exact integers, sums in f64 by index, one rounding each")
 
+#: How mainline ggml quantizes activations to Q8_0 blocks and multiplies them with Q2_0: float16 steps, fused group sums.
+_Q8_0: Final = ActivationQuantizer(
+    "blocks-32", None, "f32", zero="zero", epilogue="nested", steps="f16", weight_group=64
+)
+#: Q8_K blocks, and products with TQ1_0 and TQ2_0.
+_Q8_K: Final = ActivationQuantizer("blocks-256", None, "signed", zero="zero", epilogue="blocks")
+
 _GGML: Final = NumericProfile(
     "bitnetcpp-2025",
     "the official runtime of October 2024 to 2025, x86, without llamafile; F16 key-value cache",
     quantizer=ActivationQuantizer(product="exact"),
+    by_type={"TQ1_0": _Q8_K, "TQ2_0": _Q8_K},
     sums="lanes",
     norm="f32",
     angles="recurrence",
@@ -141,12 +193,18 @@ _GGML: Final = NumericProfile(
     reads_activation=False,
 )
 
-#: How mainline ggml quantizes activations to Q8_0 blocks and multiplies them with Q2_0: float16 steps, fused group sums.
-_Q8_0: Final = ActivationQuantizer(
-    "blocks-32", None, "f32", zero="zero", epilogue="nested", steps="f16", weight_group=64
+_LLAMA_CPP: Final = _GGML.replace(
+    name="llamacpp-2026",
+    about="llama.cpp of 2026 on x86, flash attention off: Q2_0 by Q8_0 blocks, TQ1_0 and TQ2_0 by Q8_K; SiLU",
+    quantizer=_Q8_0,
+    by_type={"TQ1_0": _Q8_K, "TQ2_0": _Q8_K},
+    llamafile=True,
+    llamafile_input="as-weights",
+    drops_rows=True,
+    soft_max="ggml",
+    activations={"bitnet-b1.58": "silu", "bitnet-25": "silu"},
+    reads_activation=False,
 )
-#: Q8_K blocks, and products with TQ1_0 and TQ2_0.
-_Q8_K: Final = ActivationQuantizer("blocks-256", None, "signed", zero="zero", epilogue="blocks")
 
 #: Architectures that 0xBitNet treats as BitNet.
 _BITNETS: Final = tuple(each.prefix for each in ARCHITECTURES.values() if each.is_bitnet)
@@ -162,6 +220,13 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             about="the same with llamafile, which CMake turns on: several tokens at once keep float32 where one is rounded",
             llamafile=True,
             soft_max="ggml",
+        ),
+        _GGML.replace(
+            name="bitnetcpp-2025-avx512",
+            about="the same with llamafile, built for a processor with AVX-512: sums over vectors of 16",
+            llamafile=True,
+            soft_max="ggml",
+            vector=16,
         ),
         _GGML.replace(
             name="bitnetcpp-2026",
@@ -185,7 +250,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             quantizer=ActivationQuantizer("interleaved-4", None, "inverse", zero="zero", epilogue="sum"),
             fused=False,
             attention="f32",
-            floats="f32",
+            floats="as-bfloat16",
         ),
         _GGML.replace(
             name="ik-f32",
@@ -193,7 +258,16 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             quantizer={"groups": "none"},
             fused=False,
             attention="f32",
-            floats="f32",
+            floats="as-bfloat16",
+        ),
+        _GGML.replace(
+            name="ik-f16",
+            about="ik_llama.cpp of 2026 with F16 weights: the same, several tokens at once summed over one vector",
+            quantizer={"groups": "none"},
+            fused=False,
+            llamafile=True,
+            attention="f32",
+            floats="as-bfloat16",
         ),
         NumericProfile(
             "c-article",
@@ -212,17 +286,19 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             activations={"bitnet-b1.58": "silu", "bitnet-25": "silu"},
             reads_activation=True,
         ),
-        _GGML.replace(
-            name="llamacpp-2026",
-            about="llama.cpp of 2026 on x86, flash attention off: Q2_0 by Q8_0 blocks, TQ1_0 and TQ2_0 by Q8_K; SiLU",
-            quantizer=_Q8_0,
-            by_type={"TQ1_0": _Q8_K, "TQ2_0": _Q8_K},
-            llamafile=True,
-            llamafile_input="as-weights",
-            drops_rows=True,
-            soft_max="ggml",
-            activations={"bitnet-b1.58": "silu", "bitnet-25": "silu"},
-            reads_activation=False,
+        _LLAMA_CPP,
+        _LLAMA_CPP.replace(
+            name="llamacpp-2026-avx512",
+            about="the same on processors with AVX-512, such as the backend for zen4: sums over vectors of 16",
+            vector=16,
+        ),
+        _LLAMA_CPP.replace(
+            name="llamacpp-cuda",
+            about="the same with CUDA: with more than 8 tokens at once float32 steps, ties away from zero, no llamafile",
+            quantizer=replace(_Q8_0, steps="f32", rounding="away"),
+            by_type=_LLAMA_CPP.by_type,
+            few=(8, "llamacpp-2026"),
+            llamafile=False,
         ),
         NumericProfile(
             "webgpu",
@@ -236,6 +312,22 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             activations=dict.fromkeys(_BITNETS, "relu2"),
             reads_activation=False,
             sub_norm_eps=1e-5,
+            sub_norms="optional",
+            rope_bases=dict.fromkeys(_BITNETS, 500_000.0),
+            angle_error=2.0**-11,  # what WGSL allows from -pi to pi
+            table_bytes=128 << 20,  # maxStorageBufferBindingSize unless a page asks for more: one shard is bound
+        ),
+        NumericProfile(
+            "loom",
+            "loom, a runtime in Go: scales, products and epilogues in float64, ties away from zero",
+            quantizer=ActivationQuantizer(scale="wide", product="exact", rounding="away", epilogue="wide"),
+            reads_activation=False,
+        ),
+        NumericProfile(
+            "bitnet-go",
+            "bitnet-go: I2_S as the normative profile; TQ1_0 and TQ2_0 as floats, nothing of the activations rounded",
+            by_type=dict.fromkeys(("TQ1_0", "TQ2_0"), ActivationQuantizer("none")),
+            reads_activation=False,
         ),
         NumericProfile(
             "fast",

@@ -96,6 +96,10 @@ class ModelWeights:
         """A projection: `Ternary`, `Grouped`, or an array [rows, columns] of float32, float16, or uint16: bfloat16."""
         return self._once(name, self._matrix)
 
+    def data(self, name: str) -> NDArray[np.uint8]:
+        """All bytes of a tensor, as they are in the file."""
+        return self._bytes(self.tensor(name))
+
     def blocks(self, name: str) -> NDArray[np.uint8]:
         """The bytes of a quantized table by row, uint8 [rows, bytes of a row]."""
         return self._once(name, self._blocks)

@@ -114,7 +114,7 @@ def test_exit_codes_of_compare(folder: Path) -> None:
     )
     done = run(folder, "golden", "compare", "golden", "wrong.npz", "--model", "tiny.gguf", "--no-diagnosis")
     assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("WRONG: the first wrong tap is ")
+    assert done.stdout.startswith("WRONG: the first wrong tensor is ")
     (folder / "cut.npz").write_bytes((folder / "wrong.npz").read_bytes()[:-100])
     assert run(folder, "golden", "compare", "golden", "cut.npz").returncode == 3
 
@@ -134,7 +134,7 @@ def test_reports_into_a_file(folder: Path, form: str) -> None:
 
 
 def test_a_model_that_is_broken(folder: Path) -> None:
-    """A scale that is NaN: refused with the linter's finding; with --force everything is recorded as it comes."""
+    """A scale that is NaN: refused with the linter's finding; with --force, since the logits are NaN."""
     with i2s.open(folder / "tiny.gguf") as file:
         span = file.tensors["blk.0.ffn_up.weight"].span
     data = bytearray((folder / "tiny.gguf").read_bytes())
@@ -145,16 +145,8 @@ def test_a_model_that_is_broken(folder: Path) -> None:
     assert "nan" in done.stderr.lower()
     assert not (folder / "nan").exists()
     done = run(folder, "golden", "record", "nan.gguf", "--tokens", "1,2,3,4", "-o", "nan", "--force")
-    assert done.returncode == 0, done.stderr
-    done = run(folder, "golden", "compare", "golden", "nan")
-    assert done.returncode == 1
-    assert "NaN" in done.stdout
-    done = run(folder, "golden", "compare", "nan", "nan")
-    assert done.returncode == 0, "NaN where NaN is wanted"
-    done = run(folder, "golden", "compare", "nan", "nan", "--model", "nan.gguf")
-    assert (done.returncode, "scale-nan" in done.stderr) == (3, True)
-    done = run(folder, "golden", "compare", "nan", "nan", "--model", "nan.gguf", "--force")
-    assert done.returncode == 0, done.stdout
+    assert (done.returncode, "M901" in done.stderr) == (3, True), done.stderr
+    assert not (folder / "nan").exists()
 
 
 def test_a_terminated_record_leaves_nothing(folder: Path, tmp_path: Path) -> None:

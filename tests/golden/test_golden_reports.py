@@ -103,7 +103,7 @@ def test_the_first_wrong_tap_is_named(
     record(wrong, TOKENS, tmp_path / "theirs")
     text = "".join(report(compare(golden_of("bitnet-b1.58"), tmp_path / "theirs", model=model)))
     first, *rest = text.splitlines()
-    assert first.startswith("WRONG: the first wrong tap is Qcur-0#1: the rotation paired other elements")
+    assert first.startswith("WRONG: the first wrong tensor is Qcur-0#1: the rotation paired other elements")
     assert "[rope-pairs]" in first
     assert any("explained by" in line and "0xBitNet" in line for line in rest)
     assert any(line.split()[:2] == ["Qcur-0#1", "wrong"] for line in rest)

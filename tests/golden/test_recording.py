@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.golden import record, recording
 from i2s_spec.golden.dumps import read_dump
 from i2s_spec.golden.store import NewRecord, digest, read_header
@@ -175,8 +174,8 @@ def test_a_base_needs_logits_and_four_tokens(model_of: Callable[[str], Model], t
         record(model_of("qwen3"), TOKENS, tmp_path / "golden", kl_base=True)
 
 
-def test_nan_scales_are_recorded_as_they_are(model_of: Callable[[str], Model], tmp_path: Path) -> None:
-    """A model that --force was needed for: NaN in the taps, plain JSON in the header."""
+def test_logits_that_are_not_numbers_are_no_record(model_of: Callable[[str], Model], tmp_path: Path) -> None:
+    """Nothing can be compared with NaN."""
     from i2s_spec.model.weights import ModelWeights, Ternary
 
     def broken(name: str, matrix: Ternary) -> Ternary:
@@ -184,10 +183,10 @@ def test_nan_scales_are_recorded_as_they_are(model_of: Callable[[str], Model], t
 
     model = model_of("bitnet-b1.58")
     model = model.replace(weights=ModelWeights(model.file, change=broken))
-    header = record(model, TOKENS, tmp_path / "golden", text="all")
-    assert header["taps"]["ffn_up-0"]["not_finite"] > 0
-    text = (tmp_path / "golden" / "golden.json").read_text()
-    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    with pytest.raises(FormatError, match="M901") as caught:
+        record(model, TOKENS, tmp_path / "golden", text="all")
+    assert "nan as the logit of token 0" in str(caught.value)
+    assert not (tmp_path / "golden").exists()
 
 
 def test_a_tap_cannot_be_added_twice(tmp_path: Path) -> None:

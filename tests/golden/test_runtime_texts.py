@@ -252,3 +252,20 @@ def test_the_table_agrees_with_the_operations() -> None:
     assert OPERATIONS.keys() == GGML_OPS.keys()
     assert len(set(NODE_NAMES)) == len(NODE_NAMES)
     assert runtime_names("attn_out", "linear") == ("kqv_out",)
+
+
+def test_a_name_is_believed_where_its_values_are(
+    model_of: Callable[[str], Model],
+    golden_of: Callable[[str], Path],
+    taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    """In the last layer of ik_llama.cpp's llama graph `kqv_out` is the output of attn_output."""
+    taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
+    taps["kqv_merged_cont-0"], taps["kqv_out-0"] = taps["kqv_out-0"], taps["attn_out-0"]
+    np.savez(tmp_path / "ik.npz", **taps)
+    for model in (model_of("llama"), None):
+        result = compare(golden_of("llama"), tmp_path / "ik.npz", model=model)
+        assert result.ok, result.verdict
+        assert result["kqv_out-0"].other == "kqv_merged_cont-0"
+        assert (result["attn_out-0"].status, result["attn_out-0"].other) == ("ok", None)

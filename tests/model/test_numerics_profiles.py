@@ -84,9 +84,11 @@ def test_emulations_depend_on_no_instruction_set(profile: str, name: str, monkey
     assert digest(loaded(profile, threads=2)) == want
 
 
-@pytest.mark.parametrize(
-    "profile", share(name for name in NUMERIC_PROFILES if name not in ("fast", "bitnetcpp-2025-llamafile"))
-)
+#: Profiles that compute one token otherwise than several.
+BY_COUNT = ("fast", "bitnetcpp-2025-llamafile", "bitnetcpp-2025-avx512", "ik-f16", "llamacpp-cuda", "webgpu")
+
+
+@pytest.mark.parametrize("profile", share(name for name in NUMERIC_PROFILES if name not in BY_COUNT))
 def test_tokens_together_or_one_by_one_are_the_same(profile: str) -> None:
     """Prefill in one piece, in pieces, and decoding: the same bits."""
     model = loaded(profile)
@@ -117,7 +119,7 @@ FLOATS = st.floats(-1e6, 1e6, width=32)
 
 
 @examples(60)
-@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 70), st.integers(0, 2**32 - 1), st.sampled_from("fhb"))
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 150), st.integers(0, 2**32 - 1), st.sampled_from("fhb"))
 def test_products_are_the_definition(tokens: int, rows: int, columns: int, seed: int, kind: str) -> None:
     """Whatever the shape, the type and the strides, on every kernel set."""
     random = np.random.default_rng(seed)
@@ -127,13 +129,14 @@ def test_products_are_the_definition(tokens: int, rows: int, columns: int, seed:
     if seed % 2:
         w = np.asfortranarray(w)
     want = reductions_reference.products_reference(x, w)
-    lanes = ggml_math.sums(x, reductions.as_float32(w))
+    lanes = {vector: ggml_math.sums(x, reductions.as_float32(w), vector) for vector in (8, 16)}
     for each in isa.kernel_sets():
         if each.available:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv(isa.VARIABLE, each.name)
                 assert reductions.products(x, w, threads=1 + seed % 3).tobytes() == want.tobytes()
-                assert reductions.lanes(x, w, threads=1 + seed % 3).tobytes() == lanes.tobytes()
+                for vector, sums in lanes.items():
+                    assert reductions.lanes(x, w, threads=1 + seed % 3, vector=vector).tobytes() == sums.tobytes()
     assert reductions.squares(x).tobytes() == reductions_reference.squares_reference(x).tobytes()
     assert (
         reductions.squares(x, rounded=True).tobytes()
@@ -247,7 +250,7 @@ def test_groups_have_their_own_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NUMERIC_PROFILES if name not in ("tq2_0", "ik-f32", "llamacpp-2026")]
+    "name", [name for name, each in NUMERIC_PROFILES.items() if each.quantizer.groups in ("token", "interleaved-4")]
 )
 def test_every_epilogue_gives_what_the_integers_stand_for(name: str) -> None:
     """To a few units in the last place, whatever its order."""
@@ -274,9 +277,18 @@ def test_steps_are_what_the_runtimes_keep() -> None:
     amax = np.abs(x).max(axis=1)
     rule, ws = NUMERIC_PROFILES["webgpu"].quantizer, np.float32(0.37)
     found = activation_quant.quantize(x, rule)
+    together = acc.astype(np.float32) * (ws * (amax / np.float32(127)))[:, None]
+    assert np.array_equal(activation_quant.epilogue_of_rule(acc, found.scale, ws, rule, found.steps), together)
     want = acc.astype(np.float32) * ws * (amax / np.float32(127))[:, None]
-    assert np.array_equal(activation_quant.epilogue_of_rule(acc, found.scale, ws, rule, found.steps), want)
-    assert not np.array_equal(activation_quant.epilogue_of_rule(acc, found.scale, ws, rule), want)
+    assert found.steps is not None
+    each = range(len(acc))
+    singly = [
+        activation_quant.epilogue_of_rule(acc[t : t + 1], found.scale[t : t + 1], ws, rule, found.steps[t : t + 1])
+        for t in each
+    ]
+    assert np.array_equal(np.concatenate(singly), want)
+    assert not np.array_equal(together, want)
+    assert not np.array_equal(activation_quant.epilogue_of_rule(acc, found.scale, ws, rule), together)
     rule = NUMERIC_PROFILES["ik-iq2bn"].quantizer
     found = activation_quant.quantize(x, rule)
     d = np.abs(x.reshape(64, 16, 4, 4)).max(axis=(1, 3)) / np.float32(127)
@@ -365,14 +377,15 @@ def test_profiles_by_name() -> None:
 
 def test_every_profile_has_a_name_and_a_description() -> None:
     assert list(NUMERIC_PROFILES) == [
-        "bitnet-golden-1", "bitnetcpp-2025", "bitnetcpp-2025-llamafile", "bitnetcpp-2026", "hf-f32", "ik-iq2bn", "ik-f32",
-        "c-article", "tq2_0", "llamacpp-2026", "webgpu", "fast",
+        "bitnet-golden-1", "bitnetcpp-2025", "bitnetcpp-2025-llamafile", "bitnetcpp-2025-avx512", "bitnetcpp-2026",
+        "hf-f32", "ik-iq2bn", "ik-f32", "ik-f16", "c-article", "tq2_0", "llamacpp-2026", "llamacpp-2026-avx512",
+        "llamacpp-cuda", "webgpu", "loom", "bitnet-go", "fast",
     ]  # fmt: skip
     assert all(profile.about and profile.name == name for name, profile in NUMERIC_PROFILES.items())
 
 
-def test_eight_lanes_equal_sums_written_out() -> None:
-    """The kernel for sums of 32 lanes also does 8, in llamafile's order: compared with sums written out."""
+def test_one_vector_equals_sums_written_out() -> None:
+    """The kernel for four vectors also does one, in llamafile's order: compared with sums written out."""
     from i2s_spec.model.reference import ggml_math, reductions
 
     rng = np.random.default_rng(3)
@@ -382,10 +395,17 @@ def test_eight_lanes_equal_sums_written_out() -> None:
         lanes = ggml_math.fma(x[:, None, k : k + 8], w[None, :, k : k + 8].astype(np.float32), lanes)
     four = lanes[..., :4] + lanes[..., 4:]
     want = (four[..., 0] + four[..., 2]) + (four[..., 1] + four[..., 3])
-    assert reductions.eight_lanes(x, w).tobytes() == want.tobytes()
+    assert reductions.one_vector(x, w).tobytes() == want.tobytes()
     assert (
-        reductions.eight_lanes(x, w).tobytes() != (four[..., 0] + four[..., 1] + four[..., 2] + four[..., 3]).tobytes()
+        reductions.one_vector(x, w).tobytes() != (four[..., 0] + four[..., 1] + four[..., 2] + four[..., 3]).tobytes()
     )
+    x, w = rng.normal(size=(3, 96)).astype(np.float32), rng.normal(size=(5, 96)).astype(np.float32)
+    lanes = np.zeros((3, 5, 16), dtype=np.float32)
+    for k in range(0, 96, 16):
+        lanes = ggml_math.fma(x[:, None, k : k + 16], w[None, :, k : k + 16], lanes)
+    while lanes.shape[-1] > 1:
+        lanes = lanes[..., : lanes.shape[-1] // 2] + lanes[..., lanes.shape[-1] // 2 :]
+    assert reductions.one_vector(x, w, vector=16).tobytes() == lanes[..., 0].tobytes()
 
 
 # Statements of the specification

@@ -51,10 +51,11 @@ def _libraries() -> Path:
     return _package() / "bins" / "linux-x64"
 
 
-def dump(path: Path, tokens: Sequence[int], folder: Path) -> Dumped:
+def dump(path: Path, tokens: Sequence[int], folder: Path, callback: Path | None = None) -> Dumped:
     """Run the library on a file, in a separate process with one thread, without flash attention.
 
     :param folder: the existing folder for the dumps
+    :param callback: a compiled library whose `dump_npy` is called with the folder, for each node of one more run
     :raises RuntimeError: if the library is missing or does not load the file, with its output
     """
     reason = missing()
@@ -63,6 +64,7 @@ def dump(path: Path, tokens: Sequence[int], folder: Path) -> Dumped:
     script = Path(__file__).parent / "children" / "run_llama_library.py"
     answer = folder / "answer.json"
     words = [sys.executable, str(script), str(_package()), str(answer), "{}", json.dumps(list(tokens)), str(folder)]
+    words += [] if callback is None else [str(callback)]
     outcome = run(Command(words), path.resolve(), Bounds(PATIENCE, _LIBRARY.memory))
     if not answer.is_file():
         printed = "\n".join(cleaned(outcome.stderr_tail, path))

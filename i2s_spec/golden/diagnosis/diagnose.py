@@ -7,13 +7,16 @@ limit then, *nearly* if most of what was off is gone. A `Diagnoser` also asks `p
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable
+from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.errors import SettingError, quote
-from i2s_spec.golden.candidate import only_known, shifted
+from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.golden.candidate import WHOLE, only_known, shifted
 from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake
 from i2s_spec.golden.diagnosis.patterns import (
@@ -22,14 +25,14 @@ from i2s_spec.golden.diagnosis.patterns import (
     by_pattern,
     factor_of,
     fitted_epsilons,
-    nrc_diagnosis,
-    nrc_possible,
     other_places,
     recognized,
 )
+from i2s_spec.golden.diagnosis.solving import solved
 from i2s_spec.golden.metrics import beyond, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Diagnosis
+from i2s_spec.golden.shown import Pair
 from i2s_spec.golden.tolerance import FAIL, FORCED, Replay
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS, base
 from i2s_spec.model.weights import Ternary
@@ -68,6 +71,8 @@ class Diagnoser:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._changed: dict[str, Model | None] = {}
+        #: Of the last whole run: what each mistake leaves of the relative error, the least first, with its name.
+        self.left: list[tuple[float, str]] = []
 
     def changed(self, mistake: ModelMistake) -> Model | None:
         """The model with a mistake in it; None where it makes no difference."""
@@ -126,17 +131,15 @@ class Diagnoser:
             np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
         )
         patterns = (
-            recognized(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens))
+            recognized(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens), replay.op)
             if rows is None
             else []
         )
         foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
         patterns = [foreign, *patterns] if foreign is not None else patterns
-        off, alone = beyond(known, want, only_known(replay.limit, rows)), replay.span == "op"
-        if replay.op == "rope" and rows is None:
-            patterns = _all_that_rotate(patterns, np.atleast_1d(off))
-        may = (not alone or replay.op == "linear") and nrc_possible(off, len(replayer.tokens), alone)
-        return _joined(found, patterns, len(replayer.tokens) if may else 0)
+        if replay.span == "op" and rows is None and replay.name in graph.by_name:
+            patterns = with_solved(patterns, self.solved(replayer, replay, known, want))
+        return _joined(found, patterns)
 
     def _epsilon(
         self, replayer: Replayer, replay: Replay, got: NDArray[Any], want: NDArray[Any],
@@ -156,13 +159,22 @@ class Diagnoser:
                 return [_diagnosis(Mistake("epsilon", says), "exactly", result[0])]
         return []
 
+    def solved(self, replayer: Replayer, replay: Replay, got: Array, want: Array) -> list[Diagnosis]:
+        """The numbers that explain a value on its own inputs."""
+        pair = Pair(got, want, 0.0, lambda value: value, np.asarray(replay.value))
+        return solved(self.model, self.model.graph[replay.name], pair, replayer.values.get)
+
     def of_run(
         self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
-        tokens: int = 0, ops: Iterable[str] | None = None, agrees: Callable[[Model], bool] | None = None,
+        tokens: int = 0, ops: Iterable[str] | None = None, agrees: Callable[[Model], bool] | None = None, op: str = "",
+        is_same: Callable[[Array], bool] | None = None, passes: int | None = None,
     ) -> list[Diagnosis]:  # fmt: skip
         """What explains a value that a whole run, or a whole layer, does not give.
 
         :param run: takes a changed model; gives the value, or None where it has none
+        :param op: the operation that gives the value
+        :param is_same: whether what a changed model gives is the value; by default, nearly
+        :param passes: how many mistakes are tried; None for all
         :param agrees: whether a changed model leaves right what is right: what comes near and does not is no explanation,
             and what fits exactly and does not is only one if nothing else is: the mistake is then in a part of its places
         """
@@ -173,16 +185,19 @@ class Diagnoser:
             if value is None or value.shape != got.shape:
                 return None
             left = relative(got, value)
-            return left, left < SAME
+            return left, left < SAME if is_same is None else is_same(value)
 
         every = frozenset(op for mistake in MISTAKES for op in mistake.ops) if ops is None else ops
-        found = self._ranked(self.candidates(every), attempt, before, far=FAIL.relative)
+        self.left = []
+        candidates = self.candidates(every)
+        if passes is not None:  # those that were met in programs first
+            candidates = islice(sorted(candidates, key=lambda each: not each[0].seen), passes)
+        found = self._ranked(candidates, attempt, before, far=FAIL.relative)
         if agrees is not None and found:
             models = {mistake.name: model for mistake, model in self.candidates(every, [each.name for each in found])}
             fine = [each for each in found if agrees(models[each.name])]
             found = fine or [each for each in found if each.fits == "exactly"]
-        may = nrc_possible(beyond(got, want, limit), tokens, alone=False)
-        return _joined(found, recognized(got, want, limit, (), tokens), tokens if may else 0)
+        return _joined(found, recognized(got, want, limit, (), tokens, op))
 
     def _ranked(
         self,
@@ -206,6 +221,7 @@ class Diagnoser:
                     exact.append(_diagnosis(mistake, "exactly", None))
                 continue
             left, fits = result
+            insort(self.left, (left, mistake.name))
             if fits and mistake.name.startswith("eps-") and left > OTHER_EPSILON * before:
                 continue  # norms are held to so wide a limit that any smaller epsilon would do
             if fits and (left < before or not np.isfinite(before)):
@@ -238,15 +254,6 @@ def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArra
         return None
     more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""
     return by_pattern("scale-of-another", f"the scale of {quote(others[0], bare=True)}{more} was used", found[1])
-
-
-def _all_that_rotate(patterns: list[Diagnosis], off: NDArray[np.bool_]) -> list[Diagnosis]:
-    """Patterns of a rotation: that token 0 is right tells nothing, for its angle is 0."""
-    wrong = np.atleast_1d(off.reshape(len(off), -1).any(axis=1))
-    if len(wrong) < 2 or wrong[0] or not wrong[1:].all():
-        return patterns
-    says = "every token but the first is wrong, and position 0 never rotates: the rotation itself is"
-    return [by_pattern("rotation", says), *(each for each in patterns if each.name not in ("some-tokens", "nrc-4"))]
 
 
 def _label_of(name: str, graph: Graph, changed: Graph) -> str:
@@ -283,58 +290,80 @@ def _diagnosis(mistake: Mistake, fits: Any, left: float | None) -> Diagnosis:
     return Diagnosis(mistake.name, mistake.says, fits, left, mistake.seen)
 
 
-def _joined(known: list[Diagnosis], patterns: list[Diagnosis], tokens: int = 0) -> list[Diagnosis]:
-    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly; patterns that say where,
-    unless a mistake fits exactly.
+def with_solved(patterns: list[Diagnosis], solved: list[Diagnosis]) -> list[Diagnosis]:
+    """Patterns behind the numbers that were solved; a bare factor is a pattern, too."""
+    names = {each.name for each in patterns}
+    factors = names & {"factor", "scale-doubled", "scale-halved", "negated", "scale-of-another"}
+    first = [each for each in solved if each.name not in names and not (each.name == "factor" and factors)]
+    return [*first, *patterns]
 
-    :param tokens: where nothing at all is found, the number of tokens for which `nrc-4` is possible; else 0
-    """
+
+def _joined(known: list[Diagnosis], patterns: list[Diagnosis]) -> list[Diagnosis]:
+    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly; patterns that say where,
+    unless a mistake fits exactly."""
     exact = [each for each in known if each.fits == "exactly"]
     near = [each for each in known if each.fits != "exactly"]
     strong = [each for each in patterns if each.name not in WEAK]
     weak = [] if exact else [each for each in patterns if each.name in WEAK]
-    found = [*exact, *strong, *near, *weak]
-    if tokens and not exact and not strong and not near:
-        found.insert(0, nrc_diagnosis(tokens, known=False))
-    return found[:SHOWN]
+    return [*exact, *strong, *near, *weak][:SHOWN]
 
 
 # --- whole runs ------------------------------------------------------------------------------------------------------
 # The model runs from its tokens to one value, also with each known mistake in place.
+
+#: Mistakes that are tried on a result if a pass is long, and multiplications of a long one.
+MOST_PASSES: Final = 20
+MUCH: Final = 1 << 31
 
 #: Tokens that are enough to tell mistakes apart.
 FEW_TOKENS: Final = 16
 
 
 def by_running(
-    diagnoser: Diagnoser, tokens: NDArray[np.int64], name: str, got: Array, want: Array, cut: Callable[[Array], Array],
-    few: bool, free: bool = False,
-) -> list[Diagnosis]:  # fmt: skip
+    diagnoser: Diagnoser, tokens: NDArray[np.int64], name: str, pair: Pair, few: bool, free: bool = False
+) -> list[Diagnosis]:
     """What explains a value, by running the model from its tokens with each mistake in place.
 
-    :param cut: takes from a whole value what is compared
     :param few: whether all rows are there, so that the first tokens may do
     :param free: whether the value's rows are known but for a constant
     """
-    settings = diagnoser.model.settings
-    few = few and len(tokens) > FEW_TOKENS and settings.causal and got.shape[:1] == (len(tokens),)
+    settings, graph = diagnoser.model.settings, diagnoser.model.graph
+    few = few and len(tokens) > FEW_TOKENS and settings.causal and pair.got.shape[:1] == (len(tokens),)
     few = few and base(name) not in ("kq", "kq_soft_max", "kq_soft_max_ext")
     used = tokens[:FEW_TOKENS] if few else tokens
-    if few:
-        got, want = got[:FEW_TOKENS], want[:FEW_TOKENS]
+    got, want = (pair.got[:FEW_TOKENS], pair.want[:FEW_TOKENS]) if few else (pair.got, pair.want)
 
     def again(changed: Model) -> Array | None:
         if few and any(node.op == "soft_max" and not node.settings["causal"] for node in changed.graph):
             value = value_of(changed, tokens, name)  # what comes later makes a difference there
             return value if value is None else value[:FEW_TOKENS]
         value = value_of(changed, used, name)
-        return value if value is None or few else cut(value)
+        return value if value is None or few else pair.cut(value)
 
     def level(changed: Model) -> Array | None:
         value = again(changed)
         return value if value is None or not free or value.shape != got.shape else shifted(value, got)
 
-    return diagnoser.of_run(level, got, want, limit_of(want), len(tokens))
+    whole = name in WHOLE and len(used) * weights_of(diagnoser.model) > MUCH
+    passes = MOST_PASSES if whole else None
+    printed = (lambda value: pair._replace(want=value).agrees()) if pair.resolution else None
+    op = graph[name].op if name in graph.by_name else ""
+    return diagnoser.of_run(level, got, want, limit_of(want), len(tokens), op=op, is_same=printed, passes=passes)
+
+
+def weights_of(model: Model) -> int:
+    """How many weights a token meets."""
+    return sum(prod(model.file.tensors[node.weight].shape) for node in model.graph if node.op in ("linear", "head"))
+
+
+def nearest(diagnoser: Diagnoser, before: float) -> str:
+    """Which mistakes come nearest to a result of a whole run, in words; empty where none was tried."""
+    if not diagnoser.left:
+        return ""
+    first, *others = diagnoser.left[:2]
+    words = f"of {counted(len(diagnoser.left), 'known mistake')}, a pass each, {first[1]} comes nearest: it leaves"
+    behind = f"; the next, {others[0][1]}, {others[0][0]:.2g}" if others else ""
+    return f"{words} {first[0]:.2g} of a relative error of {before:.2g}{behind}"
 
 
 def limit_of(want: Array) -> float:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.codec.native import count_codes
 from i2s_spec.golden.diagnosis import operation_mistakes as wrong
 from i2s_spec.golden.diagnosis.operation_mistakes import BlocksOf32, WrongProjection
 from i2s_spec.model.architectures import EMBEDDING, ROPE_FACTORS, graph_of
 from i2s_spec.model.graph import Node
 from i2s_spec.model.numerics import NUMERIC_PROFILES
 from i2s_spec.model.reference.operations import Operations
-from i2s_spec.model.weights import ModelWeights
+from i2s_spec.model.weights import ModelWeights, Ternary
 from i2s_spec.schema.dialect import LAYOUTS, Dialect
 
 if TYPE_CHECKING:
@@ -314,6 +315,37 @@ def read_as(name: str) -> Callable[[Model], Model | None]:
         return model.replace(weights=ModelWeights(model.file, other))
 
     return apply
+
+
+def type_read_as_codes(model: Model) -> Model | None:
+    """Projections of other types, of which a program takes the bytes for codes of I2_S."""
+    types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "linear"}
+    return operations(wrong.TypeReadAsCodes)(model) if types & wrong.TypeReadAsCodes.types else None
+
+
+def table_read_as_halves(model: Model) -> Model | None:
+    """An embedding table of another type, of which a program takes the bytes for F16."""
+    types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "embed"}
+    return operations(wrong.TableReadAsHalves)(model) if types & wrong.TableReadAsHalves.types else None
+
+
+def requantized(model: Model) -> Model | None:
+    """Scales as of a program that takes the mean of dequantized weights, of which some are 0."""
+
+    def change(name: str, matrix: Ternary) -> Ternary:
+        own = matrix if inner is None else inner(name, matrix)
+        return own._replace(scale=np.float32(own.scale * np.float32(share_of_nonzeros(own))))
+
+    inner = model.weights.change
+    if not _ternary(model):
+        return None
+    return model.replace(weights=ModelWeights(model.file, model.weights.dialect, change))
+
+
+def share_of_nonzeros(matrix: Ternary) -> float:
+    """The share of a matrix's weights that are not 0."""
+    counts = count_codes(matrix.payload)
+    return 1 - counts[1] / sum(counts)
 
 
 def _ternary(model: Model) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from i2s_spec.codec.native import unpack_codes
 from i2s_spec.model.reference import bitlinear, reductions
 from i2s_spec.model.reference.operations import Operations
-from i2s_spec.model.weights import Ternary
+from i2s_spec.model.weights import DENSE, Ternary
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
 
 if TYPE_CHECKING:
@@ -297,6 +297,45 @@ class NoResidual(Operations):
 
     def add(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
         return b.copy()
+
+
+class TypeReadAsCodes(Operations):
+    """Projections whose bytes were read as I2_S: codes in blocks of 128, the scale behind them."""
+
+    types = frozenset({*DENSE, "TQ2_0"})
+
+    def linear(self, run: Run, node: Node, x: Floats) -> Floats:
+        tensor = run.weights.tensor(node.weight)
+        rows, columns = tensor.shape
+        size = rows * columns // CODES_PER_BYTE
+        raw = run.weights.data(node.weight)[: size + 4]
+        if run.weights.tensor_type(node.weight) not in self.types or len(raw) < size + 4:
+            return super().linear(run, node, x)
+        scale = np.frombuffer(raw[size:].tobytes(), dtype="<f4")[0]
+        quantized = bitlinear.quantize(x, replace(self.profile.quantizer, groups="token"))
+        acc = bitlinear.accumulate(raw[:size], rows, columns, quantized.codes)
+        return bitlinear.epilogue_of_rule(acc, quantized.scale, scale, self.profile.quantizer, quantized.steps)
+
+
+class TableReadAsHalves(Operations):
+    """A table of larger or other numbers whose bytes were read as F16."""
+
+    types = frozenset({"F32", "BF16"})
+
+    def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:
+        return self.halves(run, node)[tokens].astype(np.float32)
+
+    def head(self, run: Run, node: Node, x: Floats) -> Floats:
+        if run.weights.tensor_type(node.weight) not in self.types:
+            return super().head(run, node, x)
+        return self.projections.products(x, self.halves(run, node).astype(np.float32))
+
+    def halves(self, run: Run, node: Node) -> NDArray[np.float16]:
+        """The table as it was read, float16 [rows, columns]."""
+        tensor = run.weights.tensor(node.weight)
+        rows, columns = tensor.shape
+        data = run.weights.data(node.weight)[: 2 * rows * columns]
+        return np.frombuffer(data.tobytes(), dtype="<f2").reshape(rows, columns)
 
 
 class NoGain(Operations):

@@ -40,6 +40,7 @@ class Observation(NamedTuple):
     :param off: which elements are too far off
     :param inputs: of the operation, where they are known
     :param tokens: of the sequence
+    :param op: the operation; empty where that does not matter
     """
 
     got: Array
@@ -48,6 +49,7 @@ class Observation(NamedTuple):
     inputs: tuple[Array, ...] = ()
     tokens: int = 0
     rows_are_tokens: bool = True
+    op: str = ""
 
 
 Pattern = Callable[[Observation], "Diagnosis | None"]
@@ -203,13 +205,22 @@ def some_columns(observed: Observation) -> Diagnosis | None:
     )
 
 
+def rotation(observed: Observation) -> Diagnosis | None:
+    """Every token is rotated wrongly but the first, whose angle is 0."""
+    rows = wrong_rows(observed) if observed.op == "rope" else np.zeros(0, dtype=np.int64)
+    if not observed.rows_are_tokens or len(rows) < 1 or len(rows) != len(observed.got) - 1 or rows[0] != 1:
+        return None
+    says = "every token but the first is wrong, and position 0 never rotates: the rotation itself is"
+    return by_pattern("rotation", says)
+
+
 # ARM's mat-mul with four tokens in a kernel for one.
 
 
 def nrc(observed: Observation) -> Diagnosis | None:
-    """Those four tokens are wrong and all others right, or tokens from the four on are NaN: of a value that is all NaN
-    this is a guess, which stands behind `not-finite`."""
-    if not nrc_applies(observed.tokens):
+    """In a product, those four tokens are wrong and all others right, or tokens from the four on are NaN: of a value that
+    is all NaN this is a guess, which stands behind `not-finite`."""
+    if not nrc_applies(observed.tokens) or observed.op not in ("linear", "head", ""):
         return None
     strange: NDArray[np.bool_] = np.atleast_1d(~np.isfinite(observed.got) & np.isfinite(observed.want))
     everything = bool(strange.all())
@@ -218,11 +229,10 @@ def nrc(observed: Observation) -> Diagnosis | None:
         zeros = any(len(x) == len(strange) and not np.asarray(x)[strange].any() for x in observed.inputs[:1])
         may = not zeros and _behind(np.flatnonzero(strange), observed) and not _made_behind(strange, observed)
         return nrc_diagnosis(observed.tokens, known=not everything) if may else None
-    rows = wrong_rows(observed) if observed.rows_are_tokens else np.zeros(0, dtype=np.int64)
     block = observed.tokens // 4 * 4
-    if not len(rows) or len(rows) == observed.tokens or rows[0] < block - 4 or rows[-1] >= block:
-        return None
-    return nrc_diagnosis(observed.tokens) if factor_of(observed) is None else None
+    rows = wrong_rows(observed) if observed.rows_are_tokens and observed.op == "linear" else ()
+    four = observed.tokens > 4 and np.array_equal(rows, np.arange(block - 4, block))
+    return nrc_diagnosis(observed.tokens) if four and factor_of(observed) is None else None
 
 
 def _behind(rows: NDArray[np.int64], observed: Observation) -> bool:
@@ -243,25 +253,10 @@ def nrc_applies(tokens: int) -> bool:
     return tokens // 4 * 4 % 8 == 4
 
 
-def nrc_possible(off: NDArray[Any], tokens: int, alone: bool) -> bool:
-    """Whether a value that nothing known explains is wrong where `nrc-4` makes it wrong.
-
-    :param off: [T, ...], which elements are too far off
-    :param alone: whether it is one projection, in which tokens after the four are right; elsewhere they follow
-    """
-    if not nrc_applies(tokens):
-        return False
-    rows = np.flatnonzero(off.reshape(len(off), -1).any(axis=1)) if off.ndim else np.zeros(0, dtype=np.int64)
-    if len(off) < 2 or not len(rows):  # the last token, or an embedding: nobody knows of the others
-        return not alone
-    block = tokens // 4 * 4
-    return int(rows[0]) >= block - 4 and (int(rows[-1]) < block or not alone)
-
-
 def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
     """The mistake `nrc-4`, where only its consequences can be observed.
 
-    :param known: whether the place tells; else nothing speaks against it, and nothing else explains the value
+    :param known: whether the place tells; else nothing speaks against it
     """
     stop = tokens // 4 * 4
     says = (
@@ -276,14 +271,18 @@ def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
 # --- values as a whole -----------------------------------------------------------------------------------------------
 
 
-def recognized(got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0) -> list[Diagnosis]:
+def recognized(
+    got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0, op: str = ""
+) -> list[Diagnosis]:
     """What a wrong value looks like, the most telling first."""
     off = beyond(got, want, limit)
     by_token = bool(got.ndim) and len(got) == tokens
-    observed = Observation(got, want, off, inputs, tokens, by_token)
+    observed = Observation(got, want, off, inputs, tokens, by_token, op)
     if got.size > 1 and np.count_nonzero(off) < 2 and np.isfinite(got[off]).all():
         return []  # one element looks like anything
-    return [found for pattern in PATTERNS if (found := pattern(observed)) is not None]
+    found = [each for pattern in PATTERNS if (each := pattern(observed)) is not None]
+    rotates = any(each.name == "rotation" for each in found)  # that token 0 is right tells nothing then
+    return [each for each in found if each.name != "some-tokens"] if rotates else found
 
 
 def _zeros(observed: Observation) -> Diagnosis | None:
@@ -368,7 +367,7 @@ def _untouched(observed: Observation) -> Diagnosis | None:
 
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
-    _zeros, _nan_rows, nrc, _untouched, _factor, _offset, _row_factors, shifted, transposed, permuted_rows,
+    _zeros, _nan_rows, nrc, rotation, _untouched, _factor, _offset, _row_factors, shifted, transposed, permuted_rows,
     permuted_columns, some_rows, some_columns,
 )  # fmt: skip
 

@@ -36,14 +36,15 @@ def scores(q: Floats, keys: NDArray[Any], products: Products) -> Floats:
     return out
 
 
-def soft_max(scores: Floats, scale: np.float32, past: int | None, how: str) -> Floats:
+def soft_max(scores: Floats, scale: np.float32, past: int | None, how: str, vector: int = 8) -> Floats:
     """The weights of every row, float32 [H, T, S].
 
     z is the scores times the scale, less the largest of the row, both in float32. `f64`: e^z in float64, rounded; its sum in
     float64 by index; times the rounded reciprocal of that. `ggml`: the same with e^z by ggml's polynomial, and float32 sums
-    of eight. `f32`: e^z, and its quotient by the rounded sum.
+    of vectors. `f32`: e^z, and its quotient by the rounded sum.
 
     :param past: tokens before the first row: row t sees past + t + 1 of them; None if every row sees all
+    :param vector: of `ggml`: lanes of a vector
     """
     z = scores * scale
     if past is not None:
@@ -51,17 +52,17 @@ def soft_max(scores: Floats, scale: np.float32, past: int | None, how: str) -> F
         z[:, np.arange(seen)[None, :] > past + np.arange(tokens)[:, None]] = -np.inf
     for head in z:  # one head at a time: the intermediate float64 need memory
         head -= head.max(axis=-1, keepdims=True)  # noqa: PLW2901
-        head[:] = _shares(head, how)
+        head[:] = _shares(head, how, vector)
     return z
 
 
-def _shares(z: Floats, how: str) -> Floats:
+def _shares(z: Floats, how: str, vector: int) -> Floats:
     if how == "f32":
         p: Floats = np.exp(z)
         p /= reductions.sums(p).astype(np.float32)[..., None]
     elif how == "ggml":
-        p = ggml_math.exp(z)
-        p *= (1.0 / ggml_math.sums_of_vectors(p)).astype(np.float32)[..., None]
+        p = ggml_math.exp(z, vector)
+        p *= (1.0 / ggml_math.sums_of_vectors(p, vector)).astype(np.float32)[..., None]
     else:
         p = transcendental.exp(z.astype(np.float64)).astype(np.float32)
         p *= (1.0 / reductions.sums(p)).astype(np.float32)[..., None]

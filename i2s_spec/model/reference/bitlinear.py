@@ -200,7 +200,10 @@ def quantize(x: Floats, rule: ActivationQuantizer) -> Quantized:
     grouped = _grouped(x, rule)
     with np.errstate(all="ignore"):
         scale = _scales(grouped, rule)
-        if rule.product == "exact":  # the product of two float32 is exact in float64
+        if rule.scale == "wide":
+            products = grouped.astype(np.float64) * scale[..., None]
+            scale = scale.astype(np.float32)
+        elif rule.product == "exact":  # the product of two float32 is exact in float64
             products = grouped.astype(np.float64) * scale[..., None].astype(np.float64)
         else:
             products = (grouped * scale[..., None]).astype(np.float64)
@@ -222,6 +225,7 @@ def epilogue_of_rule(
 ) -> Floats:
     """The float values of sums, with the roundings of a rule in its order.
 
+    :param acc: int32 [T, N], of all tokens that the runtime computes at once; or [groups, T, N]
     :param weight_scale: the scale of all weights, or of each row, float32 [N]
     :param steps: the value of code 1; the reciprocal of the scale if it is not stored
     """
@@ -231,7 +235,13 @@ def epilogue_of_rule(
         if rule.epilogue == "ratio":
             return acc.astype(np.float32) * (weight_scale / scale[:, None])
         d = _steps_or_reciprocal(scale, steps)
+        if rule.epilogue == "wide":
+            largest = (d * 127.0).astype(np.float32).astype(np.float64)  # d is amax / 127 in float64
+            factors = np.asarray(weight_scale, dtype=np.float64) * largest[:, None] / 127.0
+            return (acc * factors).astype(np.float32)
         if rule.epilogue == "scaled":
+            if len(acc) > 1:
+                return acc.astype(np.float32) * (weight_scale * d[:, None])
             return acc.astype(np.float32) * weight_scale * d[:, None]
         total = np.zeros(acc.shape[1:], dtype=np.float32)
         for group in range(len(acc)):
@@ -264,11 +274,13 @@ def _is_definition(rule: ActivationQuantizer) -> bool:
 
 
 def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
-    """The factor of each group, float32 [T, groups]."""
+    """The factor of each group, float32 [T, groups]; float64 if the rule keeps it so."""
     amax = np.abs(grouped).max(axis=-1)
-    largest = amax.astype(np.float64 if rule.scale == "f64" else np.float32)
+    largest = amax.astype(np.float64 if rule.scale in ("f64", "wide") else np.float32)
     if rule.floor is not None:
-        largest = np.maximum(largest, largest.dtype.type(rule.floor))
+        largest = np.maximum(largest, _floor(rule, largest.dtype))
+    if rule.scale == "wide":
+        return np.asarray(127.0 / largest)
     if rule.scale == "inverse":
         scale = np.float32(1) / (largest / np.float32(127))
     elif rule.scale == "signed":
@@ -284,16 +296,23 @@ def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
 
 def _steps(grouped: Floats, rule: ActivationQuantizer) -> Floats | None:
     """The value of code 1, if it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
-    if rule.scale != "inverse" and rule.epilogue != "scaled" and rule.steps == "f32":
+    if rule.scale != "inverse" and rule.epilogue not in ("scaled", "wide") and rule.steps == "f32":
         return None
     amax = np.abs(grouped).max(axis=-1)
     if rule.floor is not None:
         amax = np.maximum(amax, np.float32(rule.floor))
+    if rule.epilogue == "wide":
+        return np.asarray(amax.astype(np.float64) / 127.0)
     found: Floats = amax / np.float32(127)
     if rule.steps == "f16":
         with np.errstate(over="ignore"):
             found = found.astype(np.float16).astype(np.float32)
     return np.where((amax == 0) & (rule.zero == "one"), np.float32(1), found)
+
+
+def _floor(rule: ActivationQuantizer, kind: Any) -> Any:
+    """The floor in the type in which it is compared; a runtime with `wide` scales compares float32."""
+    return kind.type(np.float32(rule.floor) if rule.scale == "wide" else rule.floor)
 
 
 _ROUND: Final[dict[str, Callable[[Any], Any]]] = {

@@ -1,8 +1,9 @@
 """Emulations of ggml: its float32 arithmetic where the last bit can change codes, and the mistakes of released kernels.
 
-The arithmetic is that of the AVX2 kernels: `fma` is a fused multiply-add of float32, in which the product and the sum
-are exact and rounded once; `silu` is x / (1 + e^-x) with the polynomial that ggml uses for e^x; `sums` is a dot product
-over four vectors of eight lanes; `quantized_head` multiplies with a quantized table. `KERNEL_BUGS` has the mistakes.
+The arithmetic is that of the kernels for AVX2, whose vectors have 8 lanes, and AVX-512, with 16: `fma` is a fused
+multiply-add of float32, in which the product and the sum are exact and rounded once; `silu` is x / (1 + e^-x) with the
+polynomial that ggml uses for e^x; `sums` is a dot product over four vectors; `quantized_head` multiplies with a
+quantized table. `KERNEL_BUGS` has the mistakes.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     Emulation = Callable[[NDArray[np.uint8], NDArray[np.int8]], NDArray[np.int32]]
 
 LANES: Final = 8
+#: Vectors of a dot product.
 VECTORS: Final = 4
-STEP: Final = LANES * VECTORS
 
 
 def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
@@ -59,23 +60,29 @@ _C: Final = [
 ]
 
 
-def exp(x: Floats) -> Floats:
-    """e^x as in ggml's vector code, for finite x; overflow gives infinity, underflow 0."""
+def exp(x: Floats, vector: int = LANES) -> Floats:
+    """e^x as in ggml's vector code, for finite x; overflow gives infinity, underflow 0.
+
+    :param vector: lanes of a vector: with 16, the last product is fused with 1 + b c1
+    """
     with np.errstate(all="ignore"):
         x = np.clip(x, np.float32(-200), np.float32(200))
         n = fma(x, _PER_LN2, _SHIFT) - _SHIFT
         b = fma(-n, _LN2_LOW, fma(-n, _LN2_HIGH, x))
         u = b * b
-        j = fma(fma(fma(_C[4], b, _C[3]), u, fma(_C[2], b, _C[1])), u, _C[0] * b)
+        high = fma(fma(_C[4], b, _C[3]), u, fma(_C[2], b, _C[1]))
+        if vector > LANES:
+            return np.ldexp(fma(high, u, fma(_C[0], b, np.float32(1))), n.astype(np.int32)).astype(np.float32)
+        j = fma(high, u, _C[0] * b)
         # 2^n (1 + j) with one rounding: the float32 sum is scaled exactly, like a fused k + j k if k = 2^n is normal
         result: Floats = np.ldexp(np.float32(1) + j, n.astype(np.int32)).astype(np.float32)
         return result
 
 
-def silu(x: Floats) -> Floats:
+def silu(x: Floats, vector: int = LANES) -> Floats:
     """x / (1 + e^-x) in float32."""
     with np.errstate(all="ignore"):
-        result: Floats = x / (np.float32(1) + exp(np.negative(x)))
+        result: Floats = x / (np.float32(1) + exp(np.negative(x), vector))
         return result
 
 
@@ -90,21 +97,26 @@ def gelu(x: Floats) -> Floats:
         return result
 
 
-def sums(x: Floats, w: Floats) -> Floats:
+def sums(x: Floats, w: Floats, vector: int = LANES) -> Floats:
     """The dot products of rows of x, float32 [T, K], with rows of w, float32 [N, K]: float32 [T, N].
 
-    Element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2 and 1+3, then
-    halves of the vector, then neighbors twice. Elements after the last whole 32 are multiplied in float32 and added in
-    float64.
+    With vectors of 8, element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2
+    and 1+3, then halves of the vector, then neighbors twice; with vectors of 16, to lane k % 64, and halves are added to
+    the end. Elements after the last whole step are multiplied in float32 and added in float64.
     """
-    whole = x.shape[1] // STEP * STEP
-    lanes = np.zeros((len(x), len(w), STEP), dtype=np.float32)
-    for k in range(0, whole, STEP):
-        lanes = fma(x[:, None, k : k + STEP], w[None, :, k : k + STEP], lanes)
-    v = lanes.reshape(len(x), len(w), VECTORS, LANES)
-    vector = (v[:, :, 0] + v[:, :, 2]) + (v[:, :, 1] + v[:, :, 3])
-    four = vector[..., :4] + vector[..., 4:]
-    total: Floats = (four[..., 0] + four[..., 1]) + (four[..., 2] + four[..., 3])
+    step = VECTORS * vector
+    whole = x.shape[1] // step * step
+    lanes = np.zeros((len(x), len(w), step), dtype=np.float32)
+    for k in range(0, whole, step):
+        lanes = fma(x[:, None, k : k + step], w[None, :, k : k + step], lanes)
+    v = lanes.reshape(len(x), len(w), VECTORS, vector)
+    one = (v[:, :, 0] + v[:, :, 2]) + (v[:, :, 1] + v[:, :, 3])
+    total: Floats
+    if vector > LANES:
+        total = _by_halves(one)
+    else:
+        four = one[..., :4] + one[..., 4:]
+        total = (four[..., 0] + four[..., 1]) + (four[..., 2] + four[..., 3])
     if whole == x.shape[1]:
         return total
     wide = total.astype(np.float64)
@@ -114,16 +126,21 @@ def sums(x: Floats, w: Floats) -> Floats:
     return narrow
 
 
-def sums_of_vectors(x: Floats) -> NDArray[np.float64]:
-    """The sum over the last axis: of each eight elements in float32 like a vector sum, then of these in float64 by
+def sums_of_vectors(x: Floats, vector: int = LANES) -> NDArray[np.float64]:
+    """The sum over the last axis: of each vector of elements in float32, halves first, then of these in float64 by
     index."""
-    rest = -x.shape[-1] % LANES
+    rest = -x.shape[-1] % vector
     wide = np.concatenate([x, np.zeros((*x.shape[:-1], rest), dtype=np.float32)], axis=-1) if rest else x
-    eight = wide.reshape(*x.shape[:-1], -1, LANES)
-    four = eight[..., :4] + eight[..., 4:]
-    each = (four[..., 0] + four[..., 2]) + (four[..., 1] + four[..., 3])
+    each = _by_halves(wide.reshape(*x.shape[:-1], -1, vector))
     total: NDArray[np.float64] = np.cumsum(each.astype(np.float64), axis=-1)[..., -1]
     return total
+
+
+def _by_halves(x: Floats) -> Floats:
+    """The sum of a vector: its halves are added until one number is left."""
+    while x.shape[-1] > 1:
+        x = x[..., : x.shape[-1] // 2] + x[..., x.shape[-1] // 2 :]
+    return x[..., 0]
 
 
 def bfloat16(x: Floats) -> Floats:

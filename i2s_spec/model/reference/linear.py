@@ -118,6 +118,8 @@ class Projections:
             return ggml_math.quantized_head(table, x)
         out = np.empty((len(x), table.rows), dtype=np.float32)
         for start, rows in table.windows():
+            if (most := self.profile.table_bytes) is not None:
+                rows = unread(rows, np.arange(start, start + len(rows)), most)  # noqa: PLW2901
             out[:, start : start + len(rows)] = self.dense(x, rows, single=self.profile.drops_rows)
         return out
 
@@ -126,26 +128,29 @@ class Projections:
 
         :param single: whether each row is a separate product, not part of one with several tokens
         """
-        if not single and self.in_eight_lanes(x, w):
+        if not single and self.in_one_vector(x, w):
             entering = x if self.profile.llamafile_input == "f32" else self._as_weights(x, w)
-            return reductions.eight_lanes(entering, w, self.threads)
+            return reductions.one_vector(entering, w, self.threads, self.profile.vector)
         return self.products(self._as_weights(x, w), w)
 
-    def in_eight_lanes(self, x: Floats, w: NDArray[Any]) -> bool:
+    def in_one_vector(self, x: Floats, w: NDArray[Any]) -> bool:
         """Whether llamafile's kernel computes a product: two tokens or more, F32 or F16, rows of whole vectors."""
-        return self.profile.llamafile and len(x) > 1 and x.shape[1] % 8 == 0 and w.dtype.name in ("float32", "float16")
+        whole = x.shape[1] % self.profile.vector == 0
+        return self.profile.llamafile and len(x) > 1 and whole and w.dtype.name in ("float32", "float16")
 
     def products(self, x: Floats, w: NDArray[Any]) -> Floats:
         """x w^T, summed as the profile declares."""
         if self.profile.sums == "in-order":
             return reductions.products(x, w, self.threads)
         if self.profile.sums == "lanes":
-            return reductions.lanes(x, w, self.threads)
+            return reductions.lanes(x, w, self.threads, self.profile.vector)
         product: Floats = np.matmul(x, reductions.as_float32(w).T)
         return product
 
     def _as_weights(self, x: Floats, w: NDArray[Any]) -> Floats:
         if self.profile.floats == "f32" or w.dtype == np.float32:
+            return x
+        if self.profile.floats == "as-bfloat16" and w.dtype != np.uint16:
             return x
         return halved(x) if w.dtype == np.float16 else ggml_math.bfloat16(x)
 
@@ -153,6 +158,19 @@ class Projections:
 def _behind_attention(run: Run, node: Node) -> bool:
     """Whether a projection belongs to the last layer's feed-forward network."""
     return node.layer == run.layers - 1 and ".ffn_" in node.weight
+
+
+def unread(rows: NDArray[Any], numbers: NDArray[np.int64], most: int) -> NDArray[Any]:
+    """Rows of a table of F16 of which a runtime reads so many bytes: elements behind them are 0.
+
+    :param rows: [N, columns]
+    :param numbers: the place of each row in the table
+    """
+    columns = rows.shape[1]
+    if not len(numbers) or (int(numbers.max()) + 1) * columns * 2 <= most:
+        return rows
+    known = numbers[:, None] * columns + np.arange(columns) < most // 2
+    return np.where(known, rows, rows.dtype.type(0))
 
 
 def halved(x: Floats) -> Floats:
@@ -290,7 +308,7 @@ def _by_token(total: Floats, quantized: Quantized, rule: ActivationQuantizer) ->
         if rule.epilogue == "divide":
             return total / quantized.scale[:, None]
         steps = np.float32(1) / quantized.scale if quantized.steps is None else quantized.steps
-        return total * steps[:, None]
+        return (total * steps[:, None]).astype(np.float32, copy=False)  # with `wide` scales, rounded once
 
 
 def _blocks(acc: Sums, quantized: Quantized, rule: ActivationQuantizer, matrix: Grouped) -> Floats:

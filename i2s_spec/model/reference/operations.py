@@ -23,7 +23,7 @@ from i2s_spec.codec.float_passes import restore as unrotated
 from i2s_spec.codec.float_passes import rotate as rotated
 from i2s_spec.model.graph import unlisted
 from i2s_spec.model.reference import attention, ggml_math, reductions, transcendental
-from i2s_spec.model.reference.linear import Projections, halved
+from i2s_spec.model.reference.linear import Projections, halved, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,8 @@ class Operations:
 
     def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:
         """The rows of the embedding table, dequantized exactly."""
-        return run.table(node.weight).take(tokens)
+        rows = run.table(node.weight).take(tokens)
+        return rows if self.profile.table_bytes is None else unread(rows, tokens, self.profile.table_bytes)
 
     def select_rows(self, run: Run, node: Node, x: Floats) -> Floats:
         """The rows for which logits are needed."""
@@ -175,12 +176,13 @@ class Operations:
         """e^(z - max z) / sum in each row, with z = scores times f32(scale): [H, T, S]; 0 for later tokens."""
         scale, causal = np.float32(node.settings["scale"]), node.settings["causal"]
         parts = zip(run.sequences, scores, strict=True)
-        how = self.profile.soft_max
-        return [attention.soft_max(each, scale, sequence.past if causal else None, how) for sequence, each in parts]
+        how = self.profile.soft_max, self.profile.vector
+        return [attention.soft_max(each, scale, sequence.past if causal else None, *how) for sequence, each in parts]
 
     def weighted_values(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
         """The sum of the values, each times its weight, with heads side by side: [T, H * d]."""
-        unit = ggml_math.STEP if self.profile.sums == "lanes" else 1  # that runtime's cache is padded with zeros
+        lanes = ggml_math.VECTORS * self.profile.vector  # that runtime's cache is padded with zeros
+        unit = lanes if self.profile.sums == "lanes" else 1
         parts = [self._weighted(each, v, unit) for each, v in zip(p, values, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -210,7 +212,7 @@ class Operations:
         if self.profile.activation == "f64":
             return transcendental.silu(x)
         if self.profile.activation == "ggml":
-            return ggml_math.silu(x)
+            return ggml_math.silu(x, self.profile.vector)
         with np.errstate(all="ignore"):
             power: Floats = np.exp(np.negative(x))
             power += 1

@@ -4,7 +4,7 @@ The product of two float32 is exact in float64, so only the additions round, and
 index. So results do not depend on the thread count, the processor or the library; a fused multiply-add gives the same
 result, because the product is exact. The functions named `..._reference` are the definition in NumPy, where only a
 cumulative sum has a fixed order; the compiled twins (`_reduce`) compute many outputs at a time, but never split one
-output. `lanes` and `eight_lanes` are products in float32, in the orders of two runtimes.
+output. `lanes` and `one_vector` are products in float32, in the orders of two runtimes.
 
     >>> x = np.array([[1.0, 2.0, 3.0]], dtype=np.float32)
     >>> products(x, np.array([[1.0, 0.5, 2.0], [0.0, 0.0, 1.0]], dtype=np.float32)).tolist()
@@ -41,7 +41,7 @@ OUTPUTS: Final = _reduce.OUTPUTS
 #: The positions of the elements of 8 lanes, so that lanes are added in pairs as in llamafile.
 _PLACES: Final = (0, 2, 1, 3, 4, 6, 5, 7)
 
-#: Rows that are expanded at a time for 8 lanes.
+#: Rows that are expanded at a time for one vector.
 ROWS: Final = 1024
 
 #: Fewest multiplications for each thread.
@@ -82,8 +82,11 @@ def products(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
     return out
 
 
-def lanes(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
-    """Like `products`, but in float32 throughout, over 4 x 8 lanes of fused multiply-adds: the twin of `ggml_math.sums`."""
+def lanes(x: Floats, w: NDArray[Any], threads: int = 1, vector: int = 8) -> Floats:
+    """Like `products`, but in float32 throughout, over 4 vectors of fused multiply-adds: the twin of `ggml_math.sums`.
+
+    :param vector: lanes of a vector, 8 or 16
+    """
     _check(x, w)
     out = np.empty((len(x), len(w)), dtype=np.float32)
     if not len(x) or not len(w):
@@ -93,30 +96,31 @@ def lanes(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
     kind, (row_step, column_step) = KINDS[w.dtype.name], (stride // w.itemsize for stride in w.strides)
 
     def part(start: int, stop: int) -> None:
-        _reduce.lanes(row, x, w, kind, row_step, column_step, start, stop, out)
+        _reduce.lanes(row, x, w, kind, row_step, column_step, start, stop, out, vector)
 
     _spread(part, len(w), x.size, threads)
     return out
 
 
-def eight_lanes(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
-    """Like `lanes`, but over 8 lanes: element k goes to lane k % 8.
+def one_vector(x: Floats, w: NDArray[Any], threads: int = 1, vector: int = 8) -> Floats:
+    """Like `lanes`, but over the lanes of one vector: element k goes to lane k % 8, or k % 16.
 
-    At the end lanes i and i + 4 are added, then 0 + 2 and 1 + 3 of these four, then both. Every 8 elements are expanded
-    to 32 with 24 zeros, so that the other lanes stay 0; because `lanes` adds 0 + 1 and 2 + 3, elements are permuted
-    first.
+    At the end halves of the vector are added until one number is left. Every 8 elements are expanded to 32 with 24
+    zeros, so that the other lanes stay 0; because `lanes` adds neighbors of the last four of 8 lanes, those elements are
+    permuted first.
     """
     out = np.empty((len(x), len(w)), dtype=np.float32)
-    spread = _spread_out(x)
+    spread = _spread_out(x, vector)
     for start in range(0, len(w), ROWS):
         part = w[start : start + ROWS]
-        out[:, start : start + len(part)] = lanes(spread, _spread_out(part), threads)
+        out[:, start : start + len(part)] = lanes(spread, _spread_out(part, vector), threads, vector)
     return out
 
 
-def _spread_out(x: NDArray[Any]) -> NDArray[Any]:
-    wide = np.zeros((len(x), x.shape[1] // 8, 4, 8), dtype=x.dtype)
-    wide[:, :, 0] = x.reshape(len(x), -1, 8)[..., _PLACES]
+def _spread_out(x: NDArray[Any], vector: int) -> NDArray[Any]:
+    wide = np.zeros((len(x), x.shape[1] // vector, 4, vector), dtype=x.dtype)
+    rows = x.reshape(len(x), -1, vector)
+    wide[:, :, 0] = rows[..., _PLACES] if vector == len(_PLACES) else rows
     return wide.reshape(len(x), -1)
 
 

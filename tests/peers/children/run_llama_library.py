@@ -1,9 +1,11 @@
-"""Run llama.cpp's library of npm's @node-llama-cpp/linux-x64 and dump its values: PACKAGE ANSWER FILE TOKENS FOLDER.
+"""Run llama.cpp's library of npm's @node-llama-cpp/linux-x64 and dump its values: PACKAGE ANSWER FILE TOKENS FOLDER
+[CALLBACK].
 
 The library calls back for each node of its graph. In a first run the callback is the library's own printer
 (`common_debug_cb_eval`, which llama-eval-callback uses), whose text goes to FOLDER/eval-callback.txt; in a second run it
 is `Values` below, which writes the float32 nodes whole to FOLDER/values.npz: `#1` after the second use of a name,
-nothing for views. Flash attention is off, logits of all tokens are computed, with one thread. The structures are those
+nothing for views. If CALLBACK is given, a third run calls `dump_npy` of that compiled library, with FOLDER as its data.
+Flash attention is off, logits of all tokens are computed, with one thread. The structures are those
 of llama.h and ggml.h of its version 0.5.0 (`llama_library`).
 """
 
@@ -136,7 +138,7 @@ class Values:
 
 def main() -> None:
     """Run the command line."""
-    package, answer, path, tokens, folder = sys.argv[1:6]
+    package, answer, path, tokens, folder, *callback = sys.argv[1:]
     ids = json.loads(tokens)
     library = Library(Path(package) / "bins" / "linux-x64")
     library.llama.llama_backend_init()
@@ -144,6 +146,10 @@ def main() -> None:
     values = Values(library)
     library.run(model, ids, ctypes.cast(values.function, ctypes.c_void_p).value, None)
     np.savez(Path(folder) / "values.npz", **values.found)
+    if callback:
+        function = ctypes.CDLL(callback[0])._Z8dump_npyP11ggml_tensorbPv
+        data = ctypes.create_string_buffer(folder.encode())
+        library.run(model, ids, ctypes.cast(function, ctypes.c_void_p).value, ctypes.addressof(data))
     sys.stdout.flush()
     path_of_text = Path(folder) / "eval-callback.txt"
     with path_of_text.open("wb") as text:
