@@ -47,6 +47,9 @@ ROUNDS: Final = {
     "norm_weight": 2e-5, "rope": 2e-5, "rotate": 2e-5, "restore": 2e-5, "pool": 2e-5,
 }  # fmt: skip
 
+#: The same of products with a matrix of bfloat16, to which a runtime may round their input.
+OF_BFLOAT16: Final = 1e-2
+
 #: The same in bfloat16, of which a share is lost at each rounding.
 ROUNDS_BFLOAT16: Final = {"embed": 1e-2, "norm": 1e-2, "norm_weight": 1e-2}
 ROUNDS_BFLOAT16_ELSE: Final = 5e-2
@@ -196,8 +199,11 @@ class _Judge:
         share = ROUNDS_BFLOAT16.get(tap.op, ROUNDS_BFLOAT16_ELSE) if self.bfloat16 else ROUNDS.get(tap.op, 0.0)
         if tap.op == "rope" and self.reference.model is not None:
             share = max(share, 2 * self.reference.model.numerics.angle_error)
-        if tap.op == "linear" and not self.bfloat16 and self.reference.has_own_blocks(tap.name):
-            share = BEHIND_FLIPS
+        if tap.op in ("linear", "head") and not self.bfloat16:
+            if self.reference.record.type(tap.name) == "BF16":
+                share = OF_BFLOAT16
+            elif tap.op == "linear" and self.reference.has_own_blocks(tap.name):
+                share = BEHIND_FLIPS
         self._flipped = False
         self.agreement.explain(tap.name, "rounding")
         limit = self._within(tap, pair, share, pair.largest)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ROUNDING: Final = 4 * 2.0**-24
 BFLOAT16_ROUNDING: Final = 2.0**-7
 
+#: How far SiLU may be off, as a share of the largest: approximations of e^x in float32.
+SILU_ERROR: Final = 2e-6
+
 #: How far GELU may be off, as a share of the largest: a table of F16.
 GELU_TABLE: Final = 1e-3
 
@@ -126,7 +129,8 @@ def _replayed(
         return Shown(value * value, 2 * np.abs(value) * room + room * room)
     with np.errstate(over="ignore"):
         if op == "silu":
-            return Shown(value / (1 + np.exp(-value)), 1.1 * room)
+            found = value / (1 + np.exp(-value))
+            return Shown(found, 1.1 * room + SILU_ERROR * largest_of(found))
         bent = np.tanh(np.sqrt(2 / np.pi) * (value + 0.044715 * value**3))
     return Shown(0.5 * value * (1 + bent), 1.13 * room + GELU_TABLE * largest_of(value))
 
