@@ -329,7 +329,7 @@ def table_read_as_halves(model: Model) -> Model | None:
     return operations(wrong.TableReadAsHalves)(model) if types & wrong.TableReadAsHalves.types else None
 
 
-def requantised(model: Model) -> Model | None:
+def requantized(model: Model) -> Model | None:
     """Scales as of a program that takes the mean of dequantized weights, of which some are 0."""
 
     def change(name: str, matrix: Ternary) -> Ternary:
