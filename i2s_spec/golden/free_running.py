@@ -19,7 +19,7 @@ from i2s_spec.golden.candidate import WHOLE, Candidate, Record
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, nearest, with_solved
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
 from i2s_spec.golden.diagnosis.solving import solved
-from i2s_spec.golden.fitting import Baseline, Steps
+from i2s_spec.golden.fitting import WantedValues, Steps
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.own_inputs import expected
 from i2s_spec.golden.result import Agreement, Comparison, Diagnosis, TapResult, Whole
@@ -74,7 +74,7 @@ def run(
     progress: Callable[[int, int], object] | None,
 ) -> None:  # fmt: skip
     """Compare every stored tap; the first that is wrong is explained, with a model by running it with each mistake."""
-    reference = Baseline(record, theirs, model)
+    reference = WantedValues(record, theirs, model)
     judge = _Judge(reference, theirs)
     diagnoser = Diagnoser(model) if model is not None else None
     for done, name in enumerate(record.shapes):
@@ -121,7 +121,7 @@ class _Judge:
     As long as nothing that goes into a tensor differs, it has to agree to the last digit, or to differ as rounding does.
     """
 
-    def __init__(self, reference: Baseline, theirs: Candidate) -> None:
+    def __init__(self, reference: WantedValues, theirs: Candidate) -> None:
         self.reference, self.theirs = reference, theirs
         self.agreement = Agreement()
         self._pairs: dict[str, Pair] = {}
@@ -255,7 +255,7 @@ class _Judge:
         return FAIL.relative * largest_of(pair.want)
 
 
-def _assess_integers(tap: TapResult, pair: Pair, reference: Baseline) -> None:
+def _assess_integers(tap: TapResult, pair: Pair, reference: WantedValues) -> None:
     """Codes and their sums depend on each other: only what is nowhere near is wrong. A scale is a float."""
     tap.measures, tap.limit = measure(pair.got, pair.want, np.inf), "no limit: depends on the codes"
     far = tap.measures.relative if base(tap.name) != "act_sum" else _relative_of_sums(tap.name, pair, reference.record)
@@ -316,7 +316,7 @@ def _explained(
     )
 
 
-def _with_numbers(model: Model, reference: Baseline, tap: TapResult, pair: Pair) -> list[Diagnosis]:
+def _with_numbers(model: Model, reference: WantedValues, tap: TapResult, pair: Pair) -> list[Diagnosis]:
     """What explains a value, with the numbers that are solved from what goes into it."""
     if tap.name not in model.graph.by_name:
         return list(tap.diagnoses)
