@@ -366,8 +366,8 @@ def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> S
             left_out[token] = found
     if left_out and not of_others and not free:
         columns = np.unique(np.concatenate(list(left_out.values())))
-        kept = np.abs(p.x[p.rows[right]]).argmax(axis=1)
-        count, words = _end(columns, kept, p.x.shape[1])
+        counted_in = np.abs(p.x[p.rows[right]]).argmax(axis=1)
+        count, words = _end(columns, counted_in, p.x.shape[1])
         return Solved(
             "columns-not-in-maximum",
             f"the activation scale of {listed(list(left_out), 'token')} is 127 over another element than the largest: "
@@ -387,13 +387,13 @@ def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> S
     return None
 
 
-def _end(columns: Array, kept: Array, width: int) -> tuple[float, str]:
+def _end(columns: Array, counted_in: Array, width: int) -> tuple[float, str]:
     """How many columns are left out, if they can be the end of a row: most likely whole 64 (or fewer) are read.
 
     :param columns: some that are left out
-    :param kept: some that are not
+    :param counted_in: some that are not
     """
-    most, least = int(columns.min()), int(kept.max(initial=-1)) + 1
+    most, least = int(columns.min()), int(counted_in.max(initial=-1)) + 1
     if least > most:
         return float(len(columns)), ""
     unit = next(unit for unit in (64, 32, 16, 1) if most // unit * unit >= least)
