@@ -19,7 +19,7 @@ from i2s_spec.golden.candidate import WHOLE, Candidate, Record
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, nearest, with_solved
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
 from i2s_spec.golden.diagnosis.solving import solved
-from i2s_spec.golden.fitting import WantedValues, Steps
+from i2s_spec.golden.fitting import Steps, WantedValues
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.own_inputs import expected
 from i2s_spec.golden.result import Agreement, Comparison, Diagnosis, TapResult, Whole
@@ -287,16 +287,6 @@ def _relative_of_sums(name: str, pair: Pair, record: Record) -> float:
     return apart / size if size else float(apart > 0) * np.inf
 
 
-def _relative(pair: Pair, finite: Array) -> float:
-    """How far apart two values are, relative; of a corner, to what so many numbers of the whole value are on average."""
-    far = relative(pair.got, pair.want)
-    if not pair.resolution or not finite.size:
-        return far
-    shown = length(pair.want[np.isfinite(pair.want)].astype(np.float64))
-    average = length(finite.astype(np.float64)) * float(np.sqrt(pair.want.size / finite.size))
-    return far * shown / average if average > shown and np.isfinite(far) else far
-
-
 def _explained(
     record: Record, theirs: Candidate, diagnoser: Diagnoser | None, tap: TapResult, pair: Pair
 ) -> list[Diagnosis]:
@@ -344,8 +334,6 @@ def _whole(name: str, pair: Pair) -> Whole:
         fine = found.cosine > EMBEDDING_COSINE and np.isfinite(far)
         return Whole(name, "plausible" if fine else "fail", far, found.cosine)
     if pair.resolution:
-        finite = np.abs(pair.whole[np.isfinite(pair.whole)])
-        far = _relative(pair, finite)
         verdict: Any = "fail" if far > FAIL.relative else "doubtful" if far > PLAUSIBLE.relative else "plausible"
         return Whole(name, verdict, far, found.cosine)
     same, divergence = logit_measures(pair.got, pair.want)
