@@ -11,7 +11,10 @@ Each line imports only what is below it:
       free_running     the record's values beside the candidate's as they stand
       layer_forced     every layer computed from what the candidate has at its entry
       op_replay        every operation computed from the candidate's own inputs
+    own_inputs         element-wise operations computed from what is shown of their inputs
+    fitting            the numerics that a dump agrees with for the longest; what it is held against
     diagnosis/         which known mistake or pattern explains a wrong value
+    shown              what a dump shows of a value, and whether it agrees to the last digit
     candidate          the two sides: Record, whose digests are checked, and Candidate in its shapes
       tap_names        the names that the same value has in different programs
       dumps            taps from wherever another runtime wrote them

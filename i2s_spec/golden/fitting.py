@@ -143,7 +143,7 @@ class Steps(NamedTuple):
     whole: bool
 
 
-class Reference:
+class WantedValues:
     """What a candidate is held against: the values of a record, or of a model with other numerics than the record's.
 
     :param model: None where only the record is there

@@ -17,11 +17,14 @@ from i2s_spec.golden.shown import ROUNDED, Pair, largest_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.golden.fitting import Reference
+    from i2s_spec.golden.fitting import WantedValues
 
 #: What a value may be off by, as a share of it: some roundings of float32, or one of bfloat16.
 ROUNDING: Final = 4 * 2.0**-24
 BFLOAT16_ROUNDING: Final = 2.0**-7
+
+#: How far SiLU may be off, as a share of the largest: approximations of e^x in float32.
+SILU_ERROR: Final = 2e-6
 
 #: How far GELU may be off, as a share of the largest: a table of F16.
 GELU_TABLE: Final = 1e-3
@@ -33,8 +36,8 @@ DEPTH: Final = 3
 _OF_TWO: Final = ("add", "multiply")
 
 
-class Shown(NamedTuple):
-    """Elements that a dump shows, or that follow from those, float64, and how far off each may be.
+class KnownElements(NamedTuple):
+    """KnownElements that a dump shows, or that follow from those, float64, and how far off each may be.
 
     :param scaled: whether they are known but for a factor of each row
     """
@@ -45,8 +48,8 @@ class Shown(NamedTuple):
 
 
 def expected(
-    name: str, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool = False, scaled: bool = False
-) -> Shown | None:
+    name: str, pairs: Mapping[str, Pair], reference: WantedValues, bfloat16: bool = False, scaled: bool = False
+) -> KnownElements | None:
     """What the shown inputs of a tensor give at the places where it is shown; None where that cannot be known.
 
     :param pairs: the tensors that are shown, by name
@@ -62,7 +65,7 @@ def expected(
         factor = _row_factors(like.got.astype(np.float64), value)
         value, room = factor * value, 2 * np.abs(factor) * room + ROUNDED * like.resolution
     rounding = BFLOAT16_ROUNDING if bfloat16 else ROUNDING
-    return Shown(value, room + ROUNDED * like.resolution + rounding * np.abs(value))
+    return KnownElements(value, room + ROUNDED * like.resolution + rounding * np.abs(value))
 
 
 def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,8 +75,8 @@ def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArra
 
 
 def _known(
-    name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool, depth: int
-) -> Shown | None:
+    name: str, like: Pair, pairs: Mapping[str, Pair], reference: WantedValues, bfloat16: bool, scaled: bool, depth: int
+) -> KnownElements | None:
     """The elements of a tensor at the places of another one: as they are shown, or as their inputs give them."""
     pair = pairs.get(name)
     if pair is None:
@@ -82,7 +85,7 @@ def _known(
         return None
     value = pair.got.astype(np.float64)
     rounding = BFLOAT16_ROUNDING * np.abs(value) if bfloat16 else 0.0
-    return Shown(value, np.full(value.shape, ROUNDED * pair.resolution) + rounding)
+    return KnownElements(value, np.full(value.shape, ROUNDED * pair.resolution) + rounding)
 
 
 def _same_places(one: Pair, other: Pair) -> bool:
@@ -92,8 +95,8 @@ def _same_places(one: Pair, other: Pair) -> bool:
 
 
 def _replayed(
-    name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool, depth: int
-) -> Shown | None:
+    name: str, like: Pair, pairs: Mapping[str, Pair], reference: WantedValues, bfloat16: bool, scaled: bool, depth: int
+) -> KnownElements | None:
     """What the inputs of an element-wise operation give; None for other operations, and where an input is not known."""
     op, inputs = reference.record.op(name), reference.inputs(name)
     if op in _OF_TWO and len(inputs) == 2:
@@ -102,8 +105,8 @@ def _replayed(
             return None
         if op == "add":
             lost = ROUNDING * (np.abs(a.value) + np.abs(b.value))
-            return Shown(a.value + b.value, a.room + b.room + lost)
-        return Shown(a.value * b.value, np.abs(a.value) * b.room + np.abs(b.value) * a.room + a.room * b.room)
+            return KnownElements(a.value + b.value, a.room + b.room + lost)
+        return KnownElements(a.value * b.value, np.abs(a.value) * b.room + np.abs(b.value) * a.room + a.room * b.room)
     if len(inputs) != 1:
         return None
     factors = _factors(name, inputs[0], like, reference) if op in ("norm_weight", "multiply_by") else None
@@ -114,24 +117,25 @@ def _replayed(
         return None
     value, room, _ = x
     if op == "norm":
-        return Shown(value, room, True)
+        return KnownElements(value, room, True)
     if factors is not None:
         known = np.isfinite(factors)  # a column that is 0 in every token tells no factor
         factors = np.where(known, factors, 0.0)
         lost = ROUNDING * np.abs(value * factors)
-        return Shown(value * factors, np.where(known, room * np.abs(factors) + lost, np.inf), x.scaled)
+        return KnownElements(value * factors, np.where(known, room * np.abs(factors) + lost, np.inf), x.scaled)
     if op == "relu":
-        return Shown(np.maximum(value, 0.0), room)
+        return KnownElements(np.maximum(value, 0.0), room)
     if op == "square":
-        return Shown(value * value, 2 * np.abs(value) * room + room * room)
+        return KnownElements(value * value, 2 * np.abs(value) * room + room * room)
     with np.errstate(over="ignore"):
         if op == "silu":
-            return Shown(value / (1 + np.exp(-value)), 1.1 * room)
+            found = value / (1 + np.exp(-value))
+            return KnownElements(found, 1.1 * room + SILU_ERROR * largest_of(found))
         bent = np.tanh(np.sqrt(2 / np.pi) * (value + 0.044715 * value**3))
-    return Shown(0.5 * value * (1 + bent), 1.13 * room + GELU_TABLE * largest_of(value))
+    return KnownElements(0.5 * value * (1 + bent), 1.13 * room + GELU_TABLE * largest_of(value))
 
 
-def _factors(name: str, entering: str, like: Pair, reference: Reference) -> NDArray[Any] | None:
+def _factors(name: str, entering: str, like: Pair, reference: WantedValues) -> NDArray[Any] | None:
     """By what each shown column is multiplied: the quotient of what the reference has, where its input is largest."""
     before, after = reference.value(entering), reference.value(name)
     if before is None or after is None or before.shape != after.shape or not before.ndim:

@@ -147,9 +147,6 @@ class RelativeTolerance(NamedTuple):
 #: One layer from its input on: a flipped code in it changes what is after.
 FORCED: Final = RelativeTolerance("3e-2 of the largest (5e-2 for bfloat16)", 3e-2, 5e-2)
 
-#: One layer, of which a text shows corners and nothing says with which numerics it was computed.
-SHOWN: Final = RelativeTolerance("0.1 of the largest", 0.1, 0.1)
-
 #: More than one layer.
 UNFORCED: Final = RelativeTolerance("0.3 of the largest", 0.3, 0.3)
 

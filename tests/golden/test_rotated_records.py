@@ -81,7 +81,7 @@ def test_mistakes_are_found(golden_q2: tuple[Model, Path], tmp_path: Path, name:
     assert wrong is not None
     record(wrong, tokens(12), tmp_path / "theirs")
     for mode in MODES:
-        result = compare(golden, tmp_path / "theirs", model=model, mode=mode)
+        result = compare(golden, tmp_path / "theirs", model=model, mode=mode, numerics="bitnet-golden-1")
         assert not result.ok, f"{mode}: {result.verdict}"
         if (name, mode) != ("rotation-ignored", "layer-forced"):  # the embedding table is outside of all layers
             assert name in [each.name for each in result.diagnoses if each.fits == "exactly"], (

@@ -137,7 +137,8 @@ class Diagnoser:
         )
         foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
         patterns = [foreign, *patterns] if foreign is not None else patterns
-        if replay.span == "op" and rows is None and replay.name in graph.by_name:
+        exact = any(each.fits == "exactly" for each in found)
+        if not exact and replay.span == "op" and rows is None and replay.name in graph.by_name:
             patterns = with_solved(patterns, self.solved(replayer, replay, known, want))
         return _joined(found, patterns)
 

@@ -277,7 +277,7 @@ def comparison() -> str:
         Box("theirs", 1, 2, ("dump", "each tap as it is"), "norm"),
         Box("drift", 0, 3, ("drift", "distance tap by tap"), "plain"),
         Box("replay", 1, 3, ("replay", "each step on its own input"), "ternary"),
-        Box("verdict", 0.5, 4, ("first wrong tap", "and the known mistake"), "bad"),
+        Box("verdict", 0.5, 4, ("first wrong tensor", "and the known mistake"), "bad"),
     ]
     arrows = [
         Arrow("model", "record"), Arrow("model", "dump"), Arrow("record", "taps"), Arrow("dump", "theirs"),
@@ -286,7 +286,7 @@ def comparison() -> str:
     more = (
         "The reference forward pass and the runtime compute the same tokens of the same model. Drift compares each tap "
         "with the record; replay computes each step again from what the runtime itself put into it, so that only the step "
-        "that is wrong differs. The first wrong tap is tried against the known mistakes."
+        "that is wrong differs. The first wrong tensor is tried against the known mistakes."
     )
     return flow(boxes, arrows, "How a run is compared", more, Grid(178, 50, 40, 28))
 
