@@ -255,7 +255,9 @@ def _sound_words(found: Checkup) -> tuple[str, str]:
         return f"no {'errors' if report.findings else 'findings'} in what was checked", "yellow"
     if report.findings:
         return "yes, with remarks", "green"
-    return ("yes, no findings", "green") if found.refusal is None else ("no findings, but it cannot be run here", "yellow")
+    return (
+        ("yes, no findings", "green") if found.refusal is None else ("no findings, but it cannot be run here", "yellow")
+    )
 
 
 def _left_out(found: Checkup, width: int) -> Iterable[Line]:
@@ -288,7 +290,7 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
     for question in found.identification.questions:
         answer = question.answer
         if answer is not None:
-            name, answered = answer.title if answer.name == "other" else answer.name, True
+            name, answered = answer.title if answer.name == "other" or question.name == "writer" else answer.name, True
             yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
         elif question.name == "layout":
             answered = True

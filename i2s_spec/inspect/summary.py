@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 #: Tensors that are looked at: no model has more.
 _MOST: Final = 65_536
 
-#: Keys of the architecture that give sizes, and what to call them.
+#: Keys of the architecture that give sizes, and what one is called, and several are.
 _SIZES: Final = (
-    ("block_count", "layers"), ("embedding_length", "wide"), ("feed_forward_length", "in the feed-forward network"),
-    ("attention.head_count", "heads"), ("attention.head_count_kv", "of them for keys and values"),
-    ("expert_count", "experts"), ("context_length", "tokens of context"),
+    ("block_count", "layer", "layers"), ("embedding_length", "wide", "wide"),
+    ("feed_forward_length", "in the feed-forward network", "in the feed-forward network"),
+    ("attention.head_count", "head", "heads"),
+    ("attention.head_count_kv", "of them for keys and values", "of them for keys and values"),
+    ("expert_count", "expert", "experts"), ("context_length", "token of context", "tokens of context"),
 )  # fmt: skip
 
 
@@ -28,8 +30,8 @@ def summary(file: File) -> tuple[str, ...]:
     if not isinstance(architecture, str) or not file.index.tensors or file.fault is not None:
         return ()
     sizes = [
-        f"{value:,} {words}"
-        for key, words in _SIZES
+        counted(value, one, several)
+        for key, one, several in _SIZES
         if isinstance(value := _value(file, f"{architecture}.{key}"), int) and not isinstance(value, bool)
     ]
     name = _value(file, "general.name")
@@ -37,7 +39,9 @@ def summary(file: File) -> tuple[str, ...]:
     tensors = list(islice(file.tensors.rows, _MOST))
     weights = sum(tensor.elements for tensor in tensors)
     matrices = Counter(tensor.kind for tensor in tensors if len(tensor.ne) > 1 and tensor.raw_name.startswith(b"blk."))
-    tables = Counter(tensor.kind for tensor in tensors if len(tensor.ne) > 1 and not tensor.raw_name.startswith(b"blk."))
+    tables = Counter(
+        tensor.kind for tensor in tensors if len(tensor.ne) > 1 and not tensor.raw_name.startswith(b"blk.")
+    )
     types = [f"matrices {_listed(matrices)}"] if matrices else []
     types += [f"tables {_listed(tables)}"] if tables else []
     found = [f"a model of architecture {quote(architecture, 64, bare=True)}{named}: {', '.join(sizes)}"]

@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import prod
+from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.recipes import CHAT_TEMPLATE
 from i2s_spec.gguf.reader import File
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.runtimes import devices, evidence
+from i2s_spec.linter.runtimes.forms import FileForm
+from i2s_spec.linter.runtimes.records import RunRecord
 from i2s_spec.linter.runtimes.verdicts import (
-    CORRECTLY, CRASH, EXPECTED, NO, NOT_COMPARED, NOT_TRIED, WITH_OPTION, WRONGLY, YES, Verdict, verdicts,
+    CORRECTLY,
+    CRASH,
+    EXPECTED,
+    NO,
+    NOT_COMPARED,
+    NOT_TRIED,
+    WITH_OPTION,
+    WRONGLY,
+    YES,
+    Verdict,
+    verdicts,
 )  # fmt: skip
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
@@ -36,6 +49,10 @@ _TERNARY: Final = frozenset({I2_S.name, *GROUP_LAYOUTS})
 #: Headers that are copied, in bytes, and their tensors: more than any model has.
 _MOST_BYTES: Final = 256 << 20
 _MOST_TENSORS: Final = 65_536
+
+#: Tensors of which scales are compared, and bytes of each.
+_SAMPLED_TENSORS: Final = 16
+_SAMPLED_BYTES: Final = 1 << 16
 
 _GOOD: Final = (CORRECTLY, EXPECTED)
 
@@ -145,8 +162,11 @@ def _best(copies: _Copies, runtime: Runtime, now: Verdict) -> Iterator[tuple[str
             if device == "CUDA" and dict(copies.verdicts(type_name)[runtime.name].devices).get(device) != "computes":
                 continue
             option = devices.option(evidence.form(copies.of(type_name)), runtime) if device == "CUDA" else ""
-            yield type_name, program._replace(
-                device=device, option=option, faster=good_now, condition="" if good_now else program.condition
+            yield (
+                type_name,
+                program._replace(
+                    device=device, option=option, faster=good_now, condition="" if good_now else program.condition
+                ),
             )
 
 
@@ -157,7 +177,11 @@ def _first(copies: _Copies, runtime: Runtime, order: Iterable[str]) -> Iterator[
         if not copies.fits(name):
             continue
         after = copies.verdicts(name)[runtime.name]
-        title = after.title.replace(", ", " ", 1) if runtime.kind == "front" else after.title.partition(", ")[0].partition(":")[0]
+        title = (
+            after.title.replace(", ", " ", 1)
+            if runtime.kind == "front"
+            else after.title.partition(", ")[0].partition(":")[0]
+        )
         if after.loads == YES and after.computes in _GOOD:
             yield name, ProgramAfter(title, after.computes, _condition(after))
             return
@@ -243,11 +267,30 @@ class _Copies:
         self._verdicts: dict[str, dict[str, Verdict]] = {}
 
     def fits(self, name: str) -> bool:
-        """Whether rows are whole blocks of a type that not all of the tensors have already."""
+        """Whether a type can hold the tensors, and not all of them have it already."""
         block = GROUP_LAYOUTS[name].block if name in GROUP_LAYOUTS else I2_S_BLOCK if name == I2_S.name else 1
         infos = [self.file.index.tensor(i) for i in self.tensors]
         number = BY_NAME[name].number
-        return any(info.type != number for info in infos) and all(info.ne[0] % block == 0 for info in infos)
+        if all(info.type == number for info in infos) or any(info.ne[0] % block for info in infos):
+            return False
+        return name not in _TERNARY or all(self._holds_scales(i, name) for i in self.tensors[:_SAMPLED_TENSORS])
+
+    def _holds_scales(self, i: int, name: str) -> bool:
+        """Whether weights that share a scale in a type have one in the file, too: of many scales, the first are read."""
+        info = self.file.index.tensor(i)
+        kind = self.file.tensors.common_type(info.type)
+        if kind is None or kind.name not in GROUP_LAYOUTS or kind.name == name:
+            return True
+        layout = GROUP_LAYOUTS[kind.name]
+        together = prod(info.ne) if name == I2_S.name else GROUP_LAYOUTS[name].group_elements(info.ne[0])
+        if layout.group_elements(info.ne[0]) % together == 0:
+            return True
+        if layout.scale.apart:
+            return False
+        step, scale = layout.group_bytes(info.ne[0]), layout.scale
+        length = min(kind.nbytes(info.ne), max(_SAMPLED_BYTES, 2 * step)) // step * step
+        data = self.file.source.read((self.file.data_start or 0) + info.offset, length)
+        return len({data[at + scale.offset : at + scale.offset + scale.nbytes] for at in range(0, length, step)}) <= 1
 
     def of(self, name: str) -> Subject:
         """The copy in a type."""
@@ -352,20 +395,37 @@ def _unread_keys(file: File) -> Iterator[str]:
             yield f"{table().loader} does not read {key} (here {value!r}) in files of architecture {named}"
 
 
+#: Features of which a program that computed one of a kind wrongly is named for the others: it ignores the keys.
+_KINDS_OF_FEATURES: Final = ("rotary scaling ", "rotary factors", "a window of attention")
+
+
 def _of_runs(subject: Subject) -> Iterator[str]:
     """What runs and the limits of kernels say of programs that load the types of the file."""
     form = evidence.form(subject)
-    features = [each for each in sorted(form.features) if each.startswith(("rotary", "a window", "activation"))]
+    kinds = [kind for kind in _KINDS_OF_FEATURES if any(each.startswith(kind) for each in form.features)]
     for verdict in verdicts(subject):
         runtime = RUNTIME[verdict.runtime]
-        if runtime.kind != "engine":
+        if runtime.kind != "engine" or runtime.after:
             continue
-        limited = {each.text for each in runtime.limits}
+        limited = tuple(each.text for each in runtime.limits)
         for reason in verdict.reasons:
-            bad = reason.effect in ("crash", "wrong", "no")
-            if (bad and any(reason.text.endswith(each) for each in limited)) or (
-                reason.effect == "wrong" and any(reason.text.startswith(f"because of {each}: ") for each in features)
-            ):
+            if reason.effect in ("crash", "wrong", "cpu") and limited and reason.text.endswith(limited):
                 yield f"{verdict.title}: {reason.text}"
+        for kind in kinds if verdict.loads not in (NO, CRASH) else ():
+            if (run := _wrong_because_of(runtime, form, kind)) is not None:
+                feature = next(each for each in run.file.form.features if each.startswith(kind))
+                yield f"{verdict.title} computed a file with {feature} wrongly ({run.citation})"
         if runtime.on_devices and verdict.loads == YES and "Q2_0" in form.matrices:
             yield f"{verdict.title}: {devices.SLOW_Q2_0}"
+
+
+def _wrong_because_of(runtime: Runtime, form: FileForm, kind: str) -> RunRecord | None:
+    """A run with a wrong result that differs from a right one in a feature of a kind alone, of the same architecture."""
+    runs = [run for run in evidence.runs_of(runtime) if run.file.form.architecture == form.architecture]
+    right = [run.file.form.features for run in runs if run.result == "right"]
+    for run in runs:
+        features = run.file.form.features
+        own = {each for each in features if each.startswith(kind)}
+        if run.result == "wrong" and own and features - own in right:
+            return run
+    return None

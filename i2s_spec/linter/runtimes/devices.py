@@ -24,7 +24,8 @@ SLOW: Final = {"CPU": frozenset({"Q2_0"}), "CUDA": _TERNARY_ON_CPU}
 
 #: What is known of Q2_0 on processors, in tokens per second of CPU time.
 SLOW_Q2_0: Final = (
-    "on x86 it has no vector code for Q2_0: 0.9 tokens per second of CPU time for a model of 2B-4T's shape, 14 with TQ2_0"
+    "on x86 it has no vector code for Q2_0: 0.9 tokens per second of CPU time for a model of 2B-4T's shape, and 14 with "
+    "TQ2_0"
 )
 
 

@@ -1,11 +1,11 @@
 """Checks of a file that run its model: whether its outputs are finite, and whether it predicts a text as it should.
 
-    >>> from i2s_spec.convert.trained import open_trained
-    >>> from i2s_spec.inspect.identify import identify
-    >>> with open_trained("llama") as file:
-    ...     found = deep_checks(file, identify(file))
-    >>> found.finite, found.why_not
-    (True, '')
+>>> from i2s_spec.convert.trained import open_trained
+>>> from i2s_spec.inspect.identify import identify
+>>> with open_trained("llama") as file:
+...     found = deep_checks(file, identify(file))
+>>> found.finite, found.why_not
+(True, '')
 """
 
 from __future__ import annotations
@@ -93,12 +93,14 @@ def deep_checks(
     try:
         found = likelihood(file, dialect=dialect, threads=threads, progress=bounded)
     except _OutOfTimeError:
-        found = Likelihood(why_not=f"it was given up after {seconds:,.0f} seconds; i2s identify --likelihood has no limit")
+        found = Likelihood(
+            why_not=f"it was given up after {seconds:,.0f} seconds; i2s identify --likelihood has no limit"
+        )
     return DeepChecks(finite, found, why, first)
 
 
 def _finite(file: File, dialect: str, threads: int | None) -> tuple[bool | None, str, str]:
-    """Whether the values of a few tokens are finite, the first that is not, and why the model cannot be run, if it cannot."""
+    """Whether the values of a few tokens are finite, the first that is not, and why the model cannot be run."""
     try:
         model = load_model(file, "fast", threads, dialect=dialect, force=True)
         tokens = np.arange(TOKENS) * max(1, model.vocab_size // TOKENS) % model.vocab_size
