@@ -2,6 +2,9 @@
 
 __version__ = "0.2.0.dev0"
 
+#: Address of the site of the specification, with a slash at its end; empty as long as it has none. Reports refer to it.
+SITE = ""
+
 
 def tool() -> dict[str, str]:
     """The program that made a report."""

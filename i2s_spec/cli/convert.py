@@ -238,7 +238,7 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
             name, whole = visible(most.name, 200, bare=True), len(proofs) - len(rounded)
             what = f"{counted(whole, 'scale is', 'scales are')} kept, {len(rounded)} rounded"
             if scales > len(proofs):
-                what = f"of {scales:,} scales, those of {counted(whole, 'tensor')} are kept, those of {len(rounded)} rounded"
+                what = f"of {counted(scales, 'scale')}, those of {counted(whole, 'tensor')} kept, of {len(rounded)} rounded"
             yield f"proof: {what}; most: {name}, {most.rounding}"
         else:
             yield f"proof: {all_of(scales, 'scale is', 'scales are')} kept, bit for bit"

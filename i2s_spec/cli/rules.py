@@ -183,12 +183,12 @@ def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
 @click.command(
     "schema",
     epilog="Example:  i2s schema --format c -o i2s.h",
-    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern or C header.",
+    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern, C header or WGSL.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "ksy", "hexpat", "c", "registry", "registry-tsv"]),
+    type=click.Choice(["json", "ksy", "hexpat", "c", "wgsl", "registry", "registry-tsv"]),
     default="json",
     show_default=True,
 )
@@ -199,9 +199,10 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
 
     \b
     json     every record, type, layout, code map and limit (schema.schema.json)
-    ksy      Kaitai Struct: parsers in a dozen languages, and its Web IDE
+    ksy      Kaitai Struct: parsers in C++, Go, Java, JavaScript, Lua, PHP, Python, Ruby and Rust
     hexpat   a pattern of the hex editor ImHex
     c        a C99 header: a bounded walk over a file, a decoder and an encoder for every dialect
+    wgsl     compute shaders: decode, dequantise, the product with codes of activations, and these codes
     registry, registry-tsv   every meaning of every type number from 29 on, as JSON (registry.schema.json) or TSV
 
     All are written from the declarations that this package itself reads by.

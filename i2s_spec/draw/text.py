@@ -122,19 +122,61 @@ def fault_words(error: FormatError) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Strict JSON on one line of printable ASCII; numbers that JSON lacks become the strings NaN, Infinity, -Infinity."""
+    """Strict JSON on one line of printable ASCII; numbers that JSON lacks become the strings NaN, Infinity, -Infinity.
+
+    Integers beyond 2^53 are there as text too (`with_exact`).
+    """
     import json
 
     try:
-        return json.dumps(value, allow_nan=False)
+        text = json.dumps(value, allow_nan=False)
     except ValueError:
-        return json.dumps(_strict(value), allow_nan=False)
+        value = _strict(value)
+        text = json.dumps(value, allow_nan=False)
+    return json.dumps(with_exact(value), allow_nan=False) if _MANY_DIGITS.search(text) else text
+
+
+#: As many digits as 2^53 has.
+_MANY_DIGITS: Final = re.compile(r"\d{16}")
+
+
+def with_exact(value: Any) -> Any:
+    """Plain data in which each integer beyond 2^53 has its text beside it: many readers of JSON round such numbers.
+
+    The text is a member `exact` beside `value`, and `NAME_exact` beside any other; that of a list is a list.
+
+    >>> with_exact({"value": 2**63 + 1, "ne": [3, 2**60]})
+    {'value': 9223372036854775809, 'exact': '9223372036854775809', 'ne': [3, 1152921504606846976], \
+'ne_exact': [None, '1152921504606846976']}
+    """
+    if isinstance(value, list | tuple):
+        return [with_exact(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {}
+    for name, member in value.items():
+        found[name] = with_exact(member)
+        if _is_large(member):
+            found["exact" if name == "value" else f"{name}_exact"] = _exact(member)
+    return found
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_large, value))
+    return isinstance(value, int) and abs(value) > 1 << 53
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in value]
+    return str(value) if _is_large(value) else None
 
 
 def json_document(members: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a JSON object: a line for each member, and for each item of a list; a list may be an iterator."""
     opening = "{"
-    for name, value in members.items():
+    for name, value in _with_exact_members(members):
         start = f"{opening}\n  {json_text(name)}: "
         opening = ","
         if not isinstance(value, list | Iterator):
@@ -146,6 +188,13 @@ def json_document(members: Mapping[str, Any]) -> Iterator[str]:
             before = ","
         yield start + "[]" if before != "," else "\n  ]"
     yield "\n}\n" if members else "{}\n"
+
+
+def _with_exact_members(members: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in members.items():
+        yield name, value
+        if isinstance(value, int) and _is_large(value):
+            yield f"{name}_exact", _exact(value)
 
 
 def json_string(text: bytes | str) -> Any:

@@ -55,7 +55,7 @@ def _places() -> str:
 
 def _switch(name: str, cases: list[tuple[BlockLayout, str]]) -> str:
     return "\n".join([
-        f"static inline unsigned {name}(i2s_block_type type, unsigned k)",
+        f"I2S_API unsigned {name}(i2s_block_type type, unsigned k)",
         "{",
         "    switch (type) {",
         *(f"    case {constant(layout)}: return {formula};" for layout, formula in cases),
@@ -86,7 +86,7 @@ typedef struct i2s_block_layout {
 
 _DECODER: Final = f"""\
 /* Code (0 to 3) of element k of a block; digit n of byte b is (b * 3^n mod 256) * 3 / 256. */
-static inline unsigned i2s_block_code(const uint8_t *block, unsigned k, i2s_block_type type)
+I2S_API unsigned i2s_block_code(const uint8_t *block, unsigned k, i2s_block_type type)
 {{
     static const unsigned powers[] = {{{", ".join(str(3**n) for n in range(DIGITS_PER_BYTE))}}};
     unsigned held = block[i2s_block_byte_of(type, k)], place = i2s_block_place_of(type, k);
@@ -94,7 +94,7 @@ static inline unsigned i2s_block_code(const uint8_t *block, unsigned k, i2s_bloc
 }}
 
 /* A scale as single precision, which holds every half exactly; it need not be aligned. */
-static inline float i2s_block_scale(const uint8_t *at, unsigned bytes, int big_endian)
+I2S_API float i2s_block_scale(const uint8_t *at, unsigned bytes, int big_endian)
 {{
     uint32_t bits = 0, low, exponent;
     float scale;
@@ -120,7 +120,7 @@ static inline float i2s_block_scale(const uint8_t *at, unsigned bytes, int big_e
 }}
 
 /* Bytes of a matrix, 0 where it cannot be packed: rows are whole blocks. */
-static inline uint64_t i2s_block_tensor_bytes(i2s_block_type type, uint64_t rows, uint64_t cols)
+I2S_API uint64_t i2s_block_tensor_bytes(i2s_block_type type, uint64_t rows, uint64_t cols)
 {{
     const i2s_block_layout *layout;
     uint64_t row, tail;
@@ -135,7 +135,7 @@ static inline uint64_t i2s_block_tensor_bytes(i2s_block_type type, uint64_t rows
 }}
 
 /* How many scales a matrix has: one a row, or one a block. */
-static inline uint64_t i2s_block_groups(i2s_block_type type, uint64_t rows, uint64_t cols)
+I2S_API uint64_t i2s_block_groups(i2s_block_type type, uint64_t rows, uint64_t cols)
 {{
     const i2s_block_layout *layout = &i2s_block_layouts[type];
     return layout->scale_per_row ? rows : rows * (cols / layout->elements);
@@ -144,9 +144,9 @@ static inline uint64_t i2s_block_groups(i2s_block_type type, uint64_t rows, uint
 /* The weights of a whole tensor without their scales, row by row, and the scale of each group: `weights` takes
  * rows * cols of -1, 0, +1 and +2, `scales` as many as i2s_block_groups says. It stops at code {FOURTH_CODE} of a type that
  * reserves it: I2S_BAD_CODE, and its element in *where. */
-static inline i2s_status i2s_block_decode(const void *data, size_t size, uint64_t rows, uint64_t cols,
-                                          i2s_block_type type, int big_endian, int8_t *weights, float *scales,
-                                          uint64_t *where)
+I2S_API i2s_status i2s_block_decode(const void *data, size_t size, uint64_t rows, uint64_t cols,
+                                    i2s_block_type type, int big_endian, int8_t *weights, float *scales,
+                                    uint64_t *where)
 {{
     const uint8_t *at = (const uint8_t *)data, *beside;
     const i2s_block_layout *layout;
@@ -235,7 +235,7 @@ _REST: Final = """\
 #define I2S_MEANINGS (sizeof i2s_meanings / sizeof *i2s_meanings)
 
 /* Bytes of a tensor under one meaning of its number, 0 where it cannot be packed. */
-static inline uint64_t i2s_meaning_bytes(const i2s_meaning *as, const gguf_tensor_info *info)
+I2S_API uint64_t i2s_meaning_bytes(const i2s_meaning *as, const gguf_tensor_info *info)
 {
     uint64_t cols = info->ne[0], rows = 1, row;
     uint32_t i;
@@ -261,15 +261,15 @@ static inline uint64_t i2s_meaning_bytes(const i2s_meaning *as, const gguf_tenso
 }
 
 /* Whether a tensor has exactly so many bytes, padded or not, until the next one begins. */
-static inline int i2s_meaning_fits(const gguf_file *file, const i2s_meaning *as, const gguf_tensor_info *info,
-                                   uint64_t room)
+I2S_API int i2s_meaning_fits(const gguf_file *file, const i2s_meaning *as, const gguf_tensor_info *info,
+                             uint64_t room)
 {
     uint64_t bytes = i2s_meaning_bytes(as, info);
     return bytes != 0 && (room == bytes || room - bytes == (file->alignment - bytes % file->alignment) % file->alignment);
 }
 
 /* Bytes of the data section from an offset on. */
-static inline uint64_t i2s_bytes_from(const gguf_file *file, uint64_t offset)
+I2S_API uint64_t i2s_bytes_from(const gguf_file *file, uint64_t offset)
 {
     if (file->data_start > file->size || offset > file->size - file->data_start)
         return 0;
@@ -278,7 +278,7 @@ static inline uint64_t i2s_bytes_from(const gguf_file *file, uint64_t offset)
 
 /* The meaning of a number that fits most tensors of a file, the first of several; it applies to all of them.
  * The tensors must be in the order of their offsets, as ggml's loader demands; else it is the first of the table. */
-static inline size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
+I2S_API size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
 {
     gguf_cursor from = file->tensor_infos;
     gguf_tensor_info info, next;
@@ -310,8 +310,8 @@ static inline size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
  * share means the type with which the tensor, padded or not, ends where the next one begins (clause 2.6). If several fit, it
  * is the one that fits most tensors of the file, or the first that fits. I2S_BAD_SIZE if no type fits, I2S_BAD_VALUE for a
  * tensor of any other type. Only for such a number are all tensor infos read. */
-static inline i2s_status i2s_block_find(const gguf_file *file, const gguf_tensor_info *info, i2s_block_type *type,
-                                        const uint8_t **data, size_t *size, uint64_t *rows, uint64_t *cols)
+I2S_API i2s_status i2s_block_find(const gguf_file *file, const gguf_tensor_info *info, i2s_block_type *type,
+                                  const uint8_t **data, size_t *size, uint64_t *rows, uint64_t *cols)
 {
     gguf_cursor from = file->tensor_infos;
     gguf_tensor_info other;

@@ -1,7 +1,8 @@
 """The C header, which needs nothing but the C library: a decoder for every dialect, and a bounded walker over files.
 
-The header is C99 and C++; every function is inline and takes bytes with their size. It follows the definitions, not the
-machine: no vector code, no pointer casts, no byte order of its own. A runtime's fast path can be held to it.
+The header is C99 and C++; every function is inline, unless `I2S_API` is defined, and takes bytes with their size. It
+follows the definitions, not the machine: no vector code, no pointer casts, no byte order of its own. A runtime's fast
+path can be held to it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _place() -> str:
         "/* How far left the code is shifted in that byte. */",
         _formula("unsigned i2s_shift_of", [(layout, layout.shift_of.text) for layout in LAYOUTS.values()], "(unsigned)"),
         "/* Whether a matrix can be packed in a layout: whole blocks, whole groups of rows; rows * cols does not wrap. */",
-        "static inline int i2s_fits(i2s_layout layout, uint64_t rows, uint64_t cols)",
+        "I2S_API int i2s_fits(i2s_layout layout, uint64_t rows, uint64_t cols)",
         "{",
         "    if (rows == 0 || cols == 0 || rows > UINT64_MAX / cols)",
         "        return 0;",
@@ -100,7 +101,7 @@ def _formula(head: str, cases: list[tuple[Layout, str]], cast: str = "") -> str:
         for layout, formula in cases
     ]
     return "\n".join([
-        f"static inline {head}(i2s_layout layout, uint64_t k, uint64_t rows, uint64_t cols)",
+        f"I2S_API {head}(i2s_layout layout, uint64_t k, uint64_t rows, uint64_t cols)",
         "{",
         "    (void)rows, (void)cols;",
         "    switch (layout) {",
@@ -122,9 +123,18 @@ _HEAD = """\
  * generate it again.
  *
  * Nothing is allocated. Every function stays inside the bytes that it is given; if these are too few, it returns a status.
- * C99 and C++. SPDX-License-Identifier: MIT */
+ * C99 and C++. Every function is `static inline`. For a library that other languages call, compile one file with
+ * `#define I2S_API` before the include, in C++ `#define I2S_API extern "C"`; generators of bindings read the header with
+ * -DI2S_API= . Callers allocate two structs: gguf_file_bytes and gguf_tensor_info_bytes return their sizes. Without a C
+ * library, as on bare WebAssembly, memcpy, memset, memcmp and strlen are needed, and __multi3 of compiler-rt.
+ *
+ * SPDX-License-Identifier: MIT */
 #ifndef I2S_H
 #define I2S_H
+
+#ifndef I2S_API
+#define I2S_API static inline
+#endif
 
 #include <stddef.h>
 #include <stdint.h>
@@ -144,21 +154,21 @@ typedef enum i2s_status {
 
 _DECODER = """\
 /* Bytes of a tensor of n elements: codes, then the tail; clause 5.2. */
-static inline uint64_t i2s_tensor_bytes(uint64_t n)
+I2S_API uint64_t i2s_tensor_bytes(uint64_t n)
 {
     return n / I2S_CODES_PER_BYTE + I2S_TAIL_BYTES;
 }
 
 /* Code (0 to 3) of element k. The payload holds rows * cols / 4 bytes, and k < rows * cols. */
-static inline unsigned i2s_code(const uint8_t *payload, uint64_t k, uint64_t rows, uint64_t cols, i2s_layout layout)
+I2S_API unsigned i2s_code(const uint8_t *payload, uint64_t k, uint64_t rows, uint64_t cols, i2s_layout layout)
 {
     return payload[i2s_byte_of(layout, k, rows, cols)] >> i2s_shift_of(layout, k, rows, cols) & 3u;
 }
 
 /* The trits of a whole tensor, row by row. `data` is payload and tail, `size` exactly their bytes; `trits` takes
  * rows * cols of -1, 0, +1. It stops at a code without a meaning: I2S_BAD_CODE, and its element in *where. */
-static inline i2s_status i2s_decode(const void *data, size_t size, uint64_t rows, uint64_t cols, i2s_layout layout,
-                                    i2s_code_map map, int8_t *trits, uint64_t *where)
+I2S_API i2s_status i2s_decode(const void *data, size_t size, uint64_t rows, uint64_t cols, i2s_layout layout,
+                              i2s_code_map map, int8_t *trits, uint64_t *where)
 {
     const uint8_t *payload = (const uint8_t *)data;
     uint64_t k;
@@ -178,8 +188,8 @@ static inline i2s_status i2s_decode(const void *data, size_t size, uint64_t rows
 }
 
 /* Payload and tail of a tensor; what they leave unwritten is zeros. `size` is that of `data`. */
-static inline i2s_status i2s_encode(const int8_t *trits, float scale, uint64_t rows, uint64_t cols, i2s_layout layout,
-                                    i2s_code_map map, i2s_tail tail, int big_endian, void *data, size_t size)
+I2S_API i2s_status i2s_encode(const int8_t *trits, float scale, uint64_t rows, uint64_t cols, i2s_layout layout,
+                              i2s_code_map map, i2s_tail tail, int big_endian, void *data, size_t size)
 {
     static const unsigned copies[I2S_TAILS] = {@COPIES@};
     uint8_t *payload = (uint8_t *)data;
@@ -208,7 +218,7 @@ static inline i2s_status i2s_encode(const int8_t *trits, float scale, uint64_t r
 }
 
 /* The scale, from the first four bytes after the payload of n elements; it need not be aligned. Clause 6.1. */
-static inline float i2s_scale(const void *data, uint64_t n, int big_endian)
+I2S_API float i2s_scale(const void *data, uint64_t n, int big_endian)
 {
     const uint8_t *at = (const uint8_t *)data + n / I2S_CODES_PER_BYTE;
     uint32_t bits = 0;
@@ -235,12 +245,12 @@ typedef struct gguf_cursor {
     int big_endian;
 } gguf_cursor;
 
-static inline uint64_t gguf_left(const gguf_cursor *from)
+I2S_API uint64_t gguf_left(const gguf_cursor *from)
 {
     return (uint64_t)(from->end - from->at);
 }
 
-static inline i2s_status gguf_number(gguf_cursor *from, unsigned bytes, uint64_t *to)
+I2S_API i2s_status gguf_number(gguf_cursor *from, unsigned bytes, uint64_t *to)
 {
     unsigned i;
     if (gguf_left(from) < bytes)
@@ -252,7 +262,7 @@ static inline i2s_status gguf_number(gguf_cursor *from, unsigned bytes, uint64_t
     return I2S_OK;
 }
 
-static inline i2s_status gguf_u32(gguf_cursor *from, uint32_t *to)
+I2S_API i2s_status gguf_u32(gguf_cursor *from, uint32_t *to)
 {
     uint64_t wide = 0;
     i2s_status status = gguf_number(from, 4, &wide);
@@ -260,13 +270,13 @@ static inline i2s_status gguf_u32(gguf_cursor *from, uint32_t *to)
     return status;
 }
 
-static inline i2s_status gguf_u64(gguf_cursor *from, uint64_t *to)
+I2S_API i2s_status gguf_u64(gguf_cursor *from, uint64_t *to)
 {
     return gguf_number(from, 8, to);
 }
 
 /* A length and as many bytes; clause 2.4. */
-static inline i2s_status gguf_string(gguf_cursor *from, gguf_text *to, uint64_t most)
+I2S_API i2s_status gguf_string(gguf_cursor *from, gguf_text *to, uint64_t most)
 {
     i2s_status status = gguf_u64(from, &to->length);
     if (status != I2S_OK)
@@ -280,13 +290,13 @@ static inline i2s_status gguf_string(gguf_cursor *from, gguf_text *to, uint64_t 
     return I2S_OK;
 }
 
-static inline int gguf_is(gguf_text text, const char *name)
+I2S_API int gguf_is(gguf_text text, const char *name)
 {
     return text.length == strlen(name) && memcmp(text.bytes, name, text.length) == 0;
 }
 
 /* Skip a value; nested arrays are followed down to the maximum depth. Clause 2.5. */
-static inline i2s_status gguf_skip(gguf_cursor *from, uint32_t type, unsigned depth)
+I2S_API i2s_status gguf_skip(gguf_cursor *from, uint32_t type, unsigned depth)
 {
     uint64_t count = 1;
     gguf_text text;
@@ -333,8 +343,19 @@ typedef struct gguf_file {
     uint64_t alignment, data_start;
 } gguf_file;
 
+/* Bytes of the structs that a caller allocates; no member need be initialised. */
+I2S_API size_t gguf_file_bytes(void)
+{
+    return sizeof(gguf_file);
+}
+
+I2S_API size_t gguf_tensor_info_bytes(void)
+{
+    return sizeof(gguf_tensor_info);
+}
+
 /* Read everything before the data section. `bytes` must stay as long as the file is used. */
-static inline i2s_status gguf_open(const void *bytes, size_t size, gguf_file *file)
+I2S_API i2s_status gguf_open(const void *bytes, size_t size, gguf_file *file)
 {
     gguf_cursor from;
     gguf_key_value pair;
@@ -390,7 +411,7 @@ static inline i2s_status gguf_open(const void *bytes, size_t size, gguf_file *fi
 }
 
 /* The tensor infos in order; I2S_END after the last. */
-static inline i2s_status gguf_next(gguf_file *file, gguf_tensor_info *info)
+I2S_API i2s_status gguf_next(gguf_file *file, gguf_tensor_info *info)
 {
     if (file->left == 0)
         return I2S_END;
@@ -399,7 +420,7 @@ static inline i2s_status gguf_next(gguf_file *file, gguf_tensor_info *info)
 }
 
 /* The tensor of a name; it does not matter how far gguf_next has come. */
-static inline i2s_status gguf_find(const gguf_file *file, const char *name, gguf_tensor_info *info)
+I2S_API i2s_status gguf_find(const gguf_file *file, const char *name, gguf_tensor_info *info)
 {
     gguf_cursor from = file->tensor_infos;
     uint64_t i;
@@ -414,8 +435,8 @@ static inline i2s_status gguf_find(const gguf_file *file, const char *name, gguf
 }
 
 /* The bytes of an I2_S tensor, and its matrix: `cols` is ne0, `rows` everything else. */
-static inline i2s_status i2s_find(const gguf_file *file, const gguf_tensor_info *info, const uint8_t **data,
-                                  size_t *size, uint64_t *rows, uint64_t *cols)
+I2S_API i2s_status i2s_find(const gguf_file *file, const gguf_tensor_info *info, const uint8_t **data,
+                            size_t *size, uint64_t *rows, uint64_t *cols)
 {
     uint64_t bytes, n = 1;
     uint32_t i;
@@ -508,7 +529,7 @@ def _members(name: str, shape: Shape) -> list[str]:
 
 
 def _reader(record: RecordStruct, name: str) -> str:
-    lines = [f"static inline i2s_status {name}_read(gguf_cursor *from, {name} *to)", "{", "    i2s_status status;"]
+    lines = [f"I2S_API i2s_status {name}_read(gguf_cursor *from, {name} *to)", "{", "    i2s_status status;"]
     for field, shape, _ in fixed_offsets(record):
         at = f"to->{field.name}"
         match shape.kind:

@@ -1,7 +1,8 @@
 """The container and ternary tensors as a pattern of ImHex, the hex editor.
 
-The editor then shows the fields of a file beside its bytes, and of each byte of a payload its four trits. What no
-pattern can lay over bytes, the place of an element under each layout, is there as functions.
+The editor then shows the fields of a file beside its bytes. Payloads and blocks are arrays of bytes: a pattern for each
+code would exceed every limit of the editor. The codes of one block are shown as weights, that of the tensor that an input
+variable names. What no pattern can lay over bytes, the place of an element under each layout, is there as functions.
 """
 
 from __future__ import annotations
@@ -18,13 +19,29 @@ from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS
 from i2s_spec.schema.faults import MAGIC
 from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.i2s import SHIFTS
-from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
+from i2s_spec.schema.types import I2_S, I2_S_BLOCK, READINGS, TAIL_BYTES, ValueType
+
+#: Patterns that the editor may make, and items of an array. A string takes three patterns, so the vocabulary and the merges
+#: of Llama 3 need 1.2 million.
+PATTERN_LIMIT: Final = 4_000_000
 
 #: ImHex's names of number types.
 NUMBERS = {
     "u8": "u8", "i8": "s8", "u16": "u16", "i16": "s16", "u32": "u32", "i32": "s32", "f32": "float", "bool": "u8",
     "u64": "u64", "i64": "s64", "f64": "double",
 }  # fmt: skip
+
+
+#: What is checked after a field, because the pattern could not go on or would show something else: a fault, and its words.
+_CHECKS: Final = {
+    ("Header", "magic"): (f'magic != "{MAGIC.decode()}"', "this is no GGUF file"),
+    ("Header", "version"): (
+        f"version < {min(limits.VERSIONS)} || version > {max(limits.VERSIONS)}",
+        "no reader knows this version",
+    ),
+    ("TensorInfo", "n_dims"): (f"n_dims > {limits.MAX_DIMENSIONS}", "a tensor has at most four dimensions"),
+    ("TensorInfo", "offset"): ("offset > std::mem::size()", "this offset is behind the end of the file"),
+}
 
 
 def text() -> str:
@@ -35,7 +52,7 @@ def text() -> str:
         _enum(),
         _struct(known["Header"], "Header"),
         _TEXT,
-        f"struct Array {{\n    u32 type;\n    u64 count;\n{_cases('items[count]')}}};\n",
+        _ARRAY.replace("@CASES@\n", _cases("items[count]")),
         _struct(known["KeyValue"], "KeyValue", _ALIGNMENT),
         _struct(known["TensorInfo"], "TensorInfo", _ELEMENTS),
         _functions(),
@@ -61,6 +78,8 @@ def _struct(record: RecordStruct, name: str, more: str = "") -> str:
             lines.append(_cases("value").rstrip("\n"))
         else:
             lines.append(f"    {_member(name, field.name, shape)}{comment};")
+        if check := _CHECKS.get((name, field.name)):
+            lines += [f"    if ({check[0]})", f'        std::error("{check[1]}");']
     return "\n".join([*lines, more.rstrip("\n"), "};", ""] if more else [*lines, "};", ""])
 
 
@@ -116,12 +135,15 @@ def _lane() -> str:
     return "\n".join(["// The codes in a byte of a payload: clause 5.3.", "bitfield Lane {", *lines, "};", ""])
 
 
+#: Bytes of a block of I2_S in the canonical layout.
+_BLOCK_BYTES: Final = I2_S_BLOCK // CODES_PER_BYTE
+
 _HEAD = f"""\
 // GGUF with I2_S tensors. Written by `i2s schema --format hexpat` from the schema of the I2_S specification.
 #pragma description GGUF with I2_S tensors
 #pragma magic [ {MAGIC.hex(" ").upper()} ] @ 0x00
-#pragma pattern_limit 1000000
-#pragma array_limit 1000000
+#pragma pattern_limit {PATTERN_LIMIT}
+#pragma array_limit {PATTERN_LIMIT}
 #pragma loop_limit 1000000
 
 import std.core;
@@ -139,6 +161,10 @@ follow_the_order_of_the_file();
 
 u64 alignment = {limits.DEFAULT_ALIGNMENT};
 bool alignment_said = false;
+
+// Settings: the tensor whose codes are shown, 1 for the first and 0 for none, and which of its blocks, 0 for the first.
+u64 shown_tensor in;
+u64 shown_block in;
 """
 
 _TEXT = """\
@@ -153,22 +179,40 @@ fn shown(ref Text value) {
 };
 """
 
+_ARRAY = f"""\
+u32 depth = 0;
+
+struct Array {{
+    u32 type;
+    u64 count;
+    if (type == {ValueType.ARRAY.value} && depth + 1 >= {limits.MAX_ARRAY_DEPTH})
+        std::error("arrays are nested too deep");
+    depth = depth + 1;
+@CASES@
+    depth = depth - 1;
+}};
+"""
+
 _ALIGNMENT = f"""\
-    if (!alignment_said && type == {ValueType.UINT32.value} && key.text == "{ALIGNMENT_KEY.decode()}") {{
+    if (!alignment_said && key.text == "{ALIGNMENT_KEY.decode()}") {{
+        if (type != {ValueType.UINT32.value})
+            std::error("general.alignment is a u32");
+        if (value == 0 || (value & (value - 1)) != 0 || value > {limits.NAMED["alignment"].default})
+            std::error("general.alignment is a power of two");
         alignment = value;
         alignment_said = true;
     }}
 """
 
 _ELEMENTS = """\
-    u64 cols = n_dims > 0 ? ne[0] : 1;
-    u64 rows = (n_dims > 1 ? ne[1] : 1) * (n_dims > 2 ? ne[2] : 1) * (n_dims > 3 ? ne[3] : 1);
+    u128 cols = n_dims > 0 ? ne[0] : 1;
+    u128 rows = (n_dims > 1 ? ne[1] : 1) * (n_dims > 2 ? ne[2] : 1) * (n_dims > 3 ? ne[3] : 1);
 """
 
 _TABLES = f"""\
 // Codes, then the tail: chapters 5 and 6.
 struct I2S<auto n> {{
-    Lane payload[n / {CODES_PER_BYTE}];
+    u8 payload[n / {CODES_PER_BYTE}];
     Tail tail;
 }};
 
@@ -182,19 +226,25 @@ _TENSOR = f"""\
 // One for each tensor info; the data are laid over the file where its offset says.
 struct Tensor {{
     u64 i = std::core::array_index();
-    u64 rows = tensor_infos[i].rows;
-    u64 cols = tensor_infos[i].cols;
+    u128 rows = tensor_infos[i].rows;
+    u128 cols = tensor_infos[i].cols;
     u64 start = data_start + tensor_infos[i].offset;
-    if (tensor_infos[i].type == TensorType::{I2_S.name})
+    bool is_shown = i + 1 == shown_tensor;
+    if (tensor_infos[i].type == TensorType::{I2_S.name}) {{
         I2S<rows * cols> data @ start;
+        if (is_shown && (shown_block + 1) * {_BLOCK_BYTES} <= rows * cols / {CODES_PER_BYTE})
+            Lane block[{_BLOCK_BYTES}] @ start + shown_block * {_BLOCK_BYTES};
+    }}
 @BLOCKS@}};
-Tensor tensors[header.tensor_count] @ data_start [[comment("I2_S: n / {CODES_PER_BYTE} + {TAIL_BYTES} bytes each")]];
+
+// A file without tensors may end before its data section; a condition cannot place anything outside of a struct.
+Tensor tensors[header.tensor_count] @ header.tensor_count > 0 ? data_start : 0;
 """
 
 
 # --- types with a scale for each group -------------------------------------------------------------------------------
-# A block shows its scale, and of each byte of codes the weights without it. Where the code of an element is, and which
-# weight it stands for, functions say.
+# The block that is shown has its scale, and of each byte of codes the weights without it. Where the code of an element is,
+# and which weight it stands for, functions say.
 
 #: Bits of the exponent of half precision, from the highest down, and the final divisor of its fraction.
 _EXPONENT_BITS: Final = (16, 8, 4, 2, 1)
@@ -202,21 +252,48 @@ _HALF_UNIT: Final = 25
 
 
 def types() -> str:
-    """Half precision, the codes of a byte, and for each type a block, a row, and the places of its codes."""
+    """Half precision, the codes of a byte, and for each type a block and the places of its codes."""
     return "\n".join([_HALF, _codes(), *(_type(layout) for layout in GROUP_LAYOUTS.values())])
 
 
 def tensors() -> str:
-    """The members of a tensor: its rows, under the type that its number means."""
+    """The members of a tensor: its bytes, under the type that its number means, and one block, with its scale."""
     lines: list[str] = []
     for layout in GROUP_LAYOUTS.values():
-        number = layout.type.number
+        number, scale = layout.type.number, layout.scale
         conditions = [f"tensor_infos[i].type == TensorType::{READINGS[number][0]}", f"cols % {layout.block} == 0"]
         if number in shared_numbers():
             conditions.append(f"meaning_of(i) == {_MEANINGS.index(layout.type)}")
-        data = f"Apart_{layout}<rows, cols> data" if layout.scale.apart else f"Row_{layout}<cols> data[rows]"
-        lines += [f"    {'else ' if lines else ''}if ({' && '.join(conditions)})", f"        {data} @ start;"]
+        row = f"cols / {layout.block} * {layout.nbytes}"
+        place = f"start + shown_block * {layout.nbytes}"
+        data = f"u8 data[rows * ({row})] @ start;"
+        of_row: list[str] = []
+        if scale.apart:
+            data = f"Apart_{layout}<rows, cols> data @ start;"
+        elif scale.per == "row":
+            row = f"{layout.front_bytes} + {row}"
+            data = f"u8 data[rows * ({row})] @ start;"
+            first = f"start + shown_block / (cols / {layout.block}) * ({row})"
+            of_row = [_scale(layout, place=first)]
+            place = f"{first} + {layout.front_bytes} + shown_block % (cols / {layout.block}) * {layout.nbytes}"
+        lines += [
+            f"    {'else ' if lines else ''}if ({' && '.join(conditions)}) {{",
+            f"        {data}",
+            f"        if (is_shown && shown_block < rows * (cols / {layout.block})) {{",
+            *(f"            {each}" for each in of_row),
+            f"            Block_{layout} block @ {place};",
+            "        }",
+            "    }",
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _scale(layout: BlockLayout, count: str = "", place: str = "") -> str:
+    """The declaration of a scale, or of several, at a place."""
+    where = f" @ {place}" if place else ""
+    if layout.scale.type == "F32":
+        return f"float scale{'s' if count else ''}{count}{where};"
+    return f'u16 scale{"s" if count else ""}{count}{where} [[format("half")]];'
 
 
 def _codes() -> str:
@@ -242,28 +319,27 @@ def _codes() -> str:
 
 def _type(layout: BlockLayout) -> str:
     scale, name = layout.scale, layout.name
-    number = "float scale;" if scale.type == "F32" else 'u16 scale [[format("half")]];'
     kind = "Pairs" if layout.coding == "bits" else "Digits"
     size = layout.nbytes - (scale.nbytes if scale.per == "block" else 0)
-    members, front, apart = [f"    {kind} codes[{size}];"], list[str](), list[str]()
+    members, apart = [f"    {kind} codes[{size}];"], list[str]()
     if scale.apart:
         apart = [
-            f"struct Apart_{name}<auto rows, auto cols> {{", f"    Row_{name}<cols> each_row[rows];",
-            f"    {number.replace('scale', 'scales[rows]', 1)}", f"    u8 unused[{TAIL_BYTES}];", "};", "",
+            f"struct Apart_{name}<auto rows, auto cols> {{",
+            f"    u8 codes[rows * (cols / {layout.block}) * {layout.nbytes}];",
+            f"    {_scale(layout, '[rows]')}", f"    u8 unused[{TAIL_BYTES}];", "};", "",
         ]  # fmt: skip
     elif scale.per == "row":
-        front = [f"    {number}"]
         if scale.nbytes != layout.front_bytes:
             raise ValueError(f"{layout} has more than a scale in front of a row, which this export cannot say")
     elif scale.offset in (0, size):
-        members.insert(0 if scale.offset == 0 else 1, f"    {number}")
+        members.insert(0 if scale.offset == 0 else 1, f"    {_scale(layout)}")
     else:
         raise ValueError(f"{layout} has a scale amid its codes, which this export cannot say")
     read = "pair" if layout.coding == "bits" else "digit"
     return "\n".join([
         f"// {name}, type {layout.type.number}: {layout.block} weights in {layout.nbytes} bytes.",
         f"struct Block_{name} {{", *members, "};", "",
-        f"struct Row_{name}<auto cols> {{", *front, f"    Block_{name} blocks[cols / {layout.block}];", "};", "", *apart,
+        *apart,
         f"// Of element k of a block: its byte, {'the shift of its code' if read == 'pair' else 'its digit'}, its code.",
         f"fn byte_of_{name}(u128 k) {{", f"    return {by_parts(layout, 'byte_of', in_c)};", "};", "",
         f"fn place_of_{name}(u128 k) {{", f"    return {by_parts(layout, 'place_of', in_c)};", "};", "",

@@ -89,8 +89,27 @@ _ATOM: Final = 3
 
 
 def in_c(text: str) -> str:
-    """A formula in C over unsigned integers; Kaitai and ImHex read it too."""
+    """A formula in C over unsigned integers; ImHex reads it too."""
     return _rendered(ast.parse(text, mode="eval").body, floored=False)[0]
+
+
+def without_remainder(text: str) -> str:
+    """A formula as by `in_c`, with no remainder: Kaitai's is computed in 32 bits in some languages.
+
+    >>> without_remainder("6 - k // cols % 4 * 2")
+    '6 - (k / cols - k / cols / 4 * 4) * 2'
+    """
+    return _rendered(_NoRemainder().visit(ast.parse(text, mode="eval")).body, floored=False)[0]
+
+
+class _NoRemainder(ast.NodeTransformer):
+    """a % b becomes a - a // b * b."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if not isinstance(node.op, ast.Mod):
+            return ast.BinOp(left, node.op, right)
+        return ast.BinOp(left, ast.Sub(), ast.BinOp(ast.BinOp(left, ast.FloorDiv(), right), ast.Mult(), right))
 
 
 def in_javascript(text: str) -> str:

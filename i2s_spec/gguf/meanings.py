@@ -235,6 +235,9 @@ def _by_content(
             return NumberReading(number, (*_ordered(kinds), best.type), "room")
         return NumberReading(number, (best.type,), "content")
     if mine.share > FEW:
+        few = (*_ordered(kinds), best.type) if isinstance(best, SecondMeaning) and fitted else ()
+        return NumberReading(number, few, "content")
+    if isinstance(best, TensorType) and score.blocks < BLOCKS:
         return NumberReading(number)
     kind = _kind(best)
     inside = all(group.room is not None and group.ne[0] % kind.block == 0 and kind.nbytes(group.ne) <= group.room

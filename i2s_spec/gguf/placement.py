@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from i2s_spec.gguf.tensor import Tensors
 from i2s_spec.schema import limits, types
-from i2s_spec.schema.types import LEGACY_I2_S, padded
+from i2s_spec.schema.types import padded
 
 #: As many placements are objects as well: most models have fewer tensors.
 MOST_OBJECTS = 4096
@@ -121,7 +121,6 @@ def placements_of(tensors: Tensors, data_size: int) -> Placements:
     placements = Placements()
     if index.data_start is None or index.tensors != index.tensor_count:
         return placements
-    alignment = index.alignment or limits.DEFAULT_ALIGNMENT
     offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
     rows = sorted(range(index.tensors), key=offsets.__getitem__)
     sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
@@ -135,26 +134,20 @@ def placements_of(tensors: Tensors, data_size: int) -> Placements:
             if like not in sizes:
                 if len(sizes) == ALIKE:
                     sizes.clear()
-                sizes[like] = size_of(tensors, *like, alignment)
+                sizes[like] = size_of(tensors, *like)
             known, before = like, sizes[like]
         placements.append(offset, i, number, before)
     return placements
 
 
-def size_of(tensors: Tensors, ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | None:
+def size_of(tensors: Tensors, ne: tuple[int, ...], number: int, room: int) -> int | None:
     """Bytes of a tensor by its type; None where shape and type do not say it.
 
     :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
     """
     if not sound_shape(ne):
         return None
-    found = tensors.number_reading(number)
-    if (
-        number in LEGACY_I2_S
-        and prod(ne) >= 128
-        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
-        and not (found is not None and found.kinds)
-    ):
+    if tensors.is_legacy_i2s(number, ne, room):
         return types.I2_S.nbytes(ne)
     kind = tensors.type_of(number, ne, room)
     return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None

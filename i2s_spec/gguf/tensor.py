@@ -110,6 +110,17 @@ class Tensors(Mapping[str, "Tensor"]):
         alignment = self._index.alignment or types.TAIL_BYTES
         return types.reading(number, ne, room, alignment, self.common_type(number))
 
+    def is_legacy_i2s(self, number: int, ne: tuple[int, ...], room: int) -> bool:
+        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor, as in files older than type 36, and
+        no other meaning of the number is known to fit."""
+        if number not in types.LEGACY_I2_S or prod(ne) < types.I2_S_BLOCK:
+            return False
+        step = self._index.alignment or types.TAIL_BYTES
+        if types.padded(types.I2_S.nbytes(ne), step) != types.padded(room, step):
+            return False
+        found = self.number_reading(number)
+        return found is None or not found.kinds
+
     def room_needed(self, tensor: Tensor) -> int | None:
         """Most bytes from the start of a tensor that may belong to it: its size, if the rooms of the file leave no doubt
         about what its type number means; else the largest size under any known meaning of the number.

@@ -29,7 +29,7 @@ from i2s_spec.errors import Span
 from i2s_spec.inspect.survey import ByteRun, TensorSurvey
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import I2_S, LEGACY_I2_S, SECOND_NUMBERS, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -196,9 +196,6 @@ FEWEST_LAYERS: Final = 11
 
 _LAYER: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,8})\.", re.ASCII)
 
-#: Numbers that I2_S had before its release.
-_LEGACY: Final = (30, 31)
-
 
 class Observed:
     """One file as a detective sees it; each observation is made when it is asked for, and once.
@@ -285,11 +282,18 @@ class Observed:
 
     @cached_property
     def group_types(self) -> Counter[str]:
-        """How many tensors are of each type with a scale for each group."""
-        index, numbers = self.file.index, {layout.type.number for layout in GROUP_LAYOUTS.values()}
-        mine = (i for i in range(min(index.tensors, MOST)) if index.tensor(i).type in numbers)
-        kinds = (self.file.tensors.by_index(i).kind for i in mine)
-        return Counter(kind for kind in kinds if kind in GROUP_LAYOUTS)
+        """How many tensors are of each type with a scale for each group, and of types that single programs gave a number."""
+        index, tensors = self.file.index, self.file.tensors
+        numbers = SECOND_NUMBERS | {layout.type.number for layout in GROUP_LAYOUTS.values()}
+        found: Counter[str] = Counter()
+        for i in range(min(index.tensors, MOST)):
+            if (number := index.tensor(i).type) in numbers:
+                kind, several = tensors.by_index(i).kind, tensors.number_reading(number)
+                if several is not None and several.kinds:
+                    found[several.names] += 1
+                elif kind in GROUP_LAYOUTS:
+                    found[kind] += 1
+        return found
 
     # I2_S tensors
 
@@ -299,16 +303,12 @@ class Observed:
         for i in range(min(index.tensors, MOST)):
             info = index.tensor(i)
             name, ne, number, offset = info.name, info.ne, info.type, info.offset
-            ours = number == I2_S.number or (number in _LEGACY and self._has_i2s_extent(ne, offset))
+            if number != I2_S.number and number not in LEGACY_I2_S:
+                continue
+            room = self.file.tensors.allotted_bytes(offset)
+            ours = number == I2_S.number or self.file.tensors.is_legacy_i2s(number, ne, room or 0)
             if ours and ne and min(ne) > 0:
-                yield i, name, ne, offset, self.file.tensors.allotted_bytes(offset)
-
-    def _has_i2s_extent(self, ne: tuple[int, ...], offset: int) -> bool:
-        return (
-            bool(ne)
-            and prod(ne) >= 128
-            and self._step(I2_S.nbytes(ne)) == self._step(self.file.tensors.allotted_bytes(offset) or 0)
-        )
+                yield i, name, ne, offset, room
 
     def _step(self, size: int) -> int:
         return padded(size, self.file.alignment or TAIL_BYTES)

@@ -331,7 +331,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("first-token", _FALCON_BOS)),
     ),
     Runtime(
-        "bitnet.cpp-2025", "bitnet.cpp, April 2025 to May 2026", "engine", "5eb47b72 to 69bf64d", _FORK_CONTAINER,
+        "bitnet.cpp-2025", "bitnet.cpp, April 2025 to July 2026", "engine", "5eb47b72 to 69bf64d", _FORK_CONTAINER,
         _FORK_TYPES, _FORK, "computes", ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM, built before 19 November 2025", "interleave-128"),
          ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
@@ -345,8 +345,9 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
             ("arm", Fact("its kernels for ARM read blocks of 64 from commit 112f853 on", "microsoft/BitNet#585")),
         ),
     ),
+    # 69bf64d is of 24 May 2026, and was merged into the main branch on 16 July.
     Runtime(
-        "bitnet.cpp-2026", "bitnet.cpp since May 2026", "engine", "69bf64d and later",
+        "bitnet.cpp-2026", "bitnet.cpp since July 2026", "engine", "69bf64d and later",
         _UPSTREAM_CONTAINER, _COMMON | {34, 35, 36, 37, 38, 39, 40, 41, 42},
         _FORK_2026, "computes", ("bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"), ("bitnet-25",),
         (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),

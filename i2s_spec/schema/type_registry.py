@@ -8,7 +8,7 @@ tensor:
     >>> [(each.name, each.program) for each in tensor_meanings(142)]
     [('PQ2_0', 'PrismML'), ('IQ2_TN', 'ik_llama.cpp')]
     >>> [each.name for each in fitting(42, (128, 640), 34 * 640)]
-    ['Q2_0_G128']
+    ['TQ2_0_g128', 'Q2_0_G128']
 
 `tensor_type_words` and `file_type_words` give the words of messages:
 

@@ -1,8 +1,9 @@
 """A small evaluator of ImHex's pattern language, for the part of the language that our exporter writes.
 
 ImHex's own evaluator is in no package registry. This one is stricter: it is an error to use an undeclared type or name,
-a word that is not in the language, or a function whose library is not imported, to leave a bracket open, and to read
-beyond the file.
+a word that is not in the language, or a function whose library is not imported, to leave a bracket open, to read beyond
+the file, and to exceed a limit that the pattern sets. It counts patterns as ImHex does: a variable is one, also a local
+one; an array of numbers is two, itself and its item; any other array is one beside its items.
 """
 
 from __future__ import annotations
@@ -69,11 +70,18 @@ def _tokens(text: str) -> list[str]:
 
 
 class Pattern:
-    """A pattern laid over a file: `main` holds what it places and its variables, `functions` what can be called."""
+    """A pattern laid over a file: `main` holds what it places and its variables, `functions` what can be called.
 
-    def __init__(self, text: str, data: bytes) -> None:
+    :param inputs: values of input variables, which are otherwise 0
+    :ivar count: how many patterns there are
+    """
+
+    def __init__(self, text: str, data: bytes, **inputs: int) -> None:
+        self.inputs, self.count = inputs, 0
+        limits = dict(re.findall(r"#pragma (pattern_limit|array_limit) (\d+)", text))
+        self.pattern_limit, self.array_limit = int(limits["pattern_limit"]), int(limits["array_limit"])
         self.data, self.mark, self.at = data, "<", 0
-        self.index = 0
+        self.index, self.heap = 0, False
         self.types: dict[str, Callable[[dict[str, Any], list[int]], Any]] = {}
         self.templates: dict[str, list[str]] = {}
         self.enums: dict[str, dict[str, int]] = {}
@@ -153,6 +161,7 @@ class Pattern:
 
         def read(scope: dict[str, Any], arguments: list[int]) -> dict[str, int]:
             value = int.from_bytes(self._bytes(size // 8), "little")
+            self._counted(len(widths))
             fields, shift = {}, 0
             for field, width in widths.items():  # from the lowest bit up
                 fields[field] = value >> shift & (1 << width) - 1
@@ -272,7 +281,15 @@ class Pattern:
             start = self._expression()
             self._take(";")
             cast = float if kind in ("float", "double") else lambda value: value
-            return lambda scope: scope.__setitem__(name, cast(start(scope)))
+
+            def assign(scope: dict[str, Any]) -> None:
+                self._counted(isinstance(scope, Struct))
+                scope[name] = cast(start(scope))
+
+            return assign
+        if self._if("in"):
+            self._take(";")
+            return lambda scope: scope.__setitem__(name, self.inputs.get(name, 0))
         count: Expression | None = None
         if self._if("["):
             count = self._expression()
@@ -286,22 +303,42 @@ class Pattern:
             given = [argument(scope) for argument in arguments]
             before = self.at
             if place is not None:
-                self.at = place(scope)
+                self._place(name, place(scope), scope)
+            self._counted(1)
             if count is None:
                 scope[name] = reader(scope, given)
             elif kind == "char":
                 scope[name] = self._bytes(count(scope)).decode("latin-1")
+            elif kind in NUMBERS:
+                scope[name] = self._numbers(kind, count(scope))
             else:
-                items: list[Any] = []
-                outer = self.index
-                for self.index in range(count(scope)):
-                    items.append(reader(scope, given))
-                self.index = outer
-                scope[name] = items
+                scope[name] = self._items(count(scope), lambda: reader(scope, given))
             if place is not None and scope is not self.main:
                 self.at = before  # a placed variable does not move the position in the enclosing struct
 
         return lay
+
+    def _place(self, name: str, at: int, scope: dict[str, Any]) -> None:
+        if self.heap and scope is self.main:
+            raise PatternError(f"{name} cannot be placed in a condition")
+        if not 0 <= at <= len(self.data):
+            raise PatternError(f"{name} would be placed at {at}, which is not in the file")
+        self.at = at
+
+    def _numbers(self, kind: str, length: int) -> list[Any]:
+        self._counted(1)
+        held = self._bytes(length * struct.calcsize("=" + NUMBERS[kind]))
+        return list(struct.unpack(f"{self.mark}{length}{NUMBERS[kind]}", held))
+
+    def _items(self, length: int, read: Callable[[], Any]) -> list[Any]:
+        if length > self.array_limit:
+            raise PatternError(f"an array has more than {self.array_limit} items")
+        self._counted(length)
+        items, outer = [], self.index
+        for self.index in range(length):
+            items.append(read())
+        self.index = outer
+        return items
 
     def _match(self) -> Statement:
         self._take()
@@ -359,8 +396,10 @@ class Pattern:
         no = self._block() if self._if("else") else []
 
         def choose(scope: dict[str, Any]) -> None:
+            self.heap = scope is self.main  # ImHex places nothing in the file from a condition outside of a struct
             for statement in yes if holds(scope) else no:
                 statement(scope)
+            self.heap = False
 
         return choose
 
@@ -454,6 +493,11 @@ class Pattern:
         raise PatternError(f"{name} is not declared")
 
     # --- the file and the library
+
+    def _counted(self, patterns: int) -> None:
+        self.count += patterns
+        if self.count > self.pattern_limit:
+            raise PatternError(f"there are more than {self.pattern_limit} patterns")
 
     def _bytes(self, count: int) -> bytes:
         if not 0 <= count <= len(self.data) - self.at:

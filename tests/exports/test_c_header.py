@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 from c_compiler import STRICT, WARNINGS
 from malformed_cases import CASES
+from peers import exports
+from peers.exported_files import expected_walk as expected
+from peers.exported_files import malformed_files, sound_files, write
 
-from i2s_spec.codec.reference import unpack
 from i2s_spec.errors import FormatError
 from i2s_spec.exports import export
-from i2s_spec.gguf.reader import open as opened
 from i2s_spec.schema import container
-from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, parse
 from i2s_spec.testing.sample import ByteOrder, Draft
 
 GCC = shutil.which("gcc")
@@ -42,56 +42,52 @@ def run(walk: Path, path: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def checksum(trits: np.ndarray) -> str:
-    total = 2166136261
-    for byte in trits.ravel().view(np.uint8).tolist():
-        total = (total ^ byte) * 16777619 & 0xFFFFFFFF
-    return f"{total:08x}"
-
-
-def expected(path: Path) -> list[str]:
-    """What our own reader and the definition of the codec find."""
-    lines = []
-    with opened(path) as file:
-        lines.append(f"version {file.version} alignment {file.alignment} data {file.data_start}")
-        for tensor in file.tensors.values():
-            line = f"{tensor.name} {tensor.number} {tensor.offset}"
-            if tensor.number == 36:
-                data = tensor.read()
-                (scale,) = struct.unpack(("<" if file.byte_order == "little" else ">") + "f", tensor.tail[:4])
-                line += matrix(data, *tensor.shape, scale)
-            lines.append(line)
-    return lines
-
-
-def matrix(data: bytes, rows: int, cols: int, scale: float) -> str:
-    said = f" {rows} {cols} {scale:.9g}"
-    for layout in LAYOUTS.values():
-        for code_map in CODE_MAPS.values():
-            payload = np.frombuffer(data, np.uint8)[: rows * cols // 4]
-            k = np.arange(rows * cols)
-            try:
-                layout.check(rows, cols)
-            except ValueError:
-                said += " shape"
-                continue
-            codes = payload[layout.byte_of(k, rows, cols)] >> layout.shift_of(k, rows, cols).astype(np.uint8) & 3
-            if (codes == code_map.unused).any():
-                said += f" code@{int(np.argmax(codes == code_map.unused))}"
-                continue
-            trits, _ = unpack(data, (rows, cols), Dialect(layout, code_map, parse("canonical").tail))
-            said += f" {checksum(np.asarray(trits))}"
-    return said
-
-
 def test_header_is_also_cpp(tmp_path: Path) -> None:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++ on the path")
     (tmp_path / "i2s.h").write_text(export("c"))
     (tmp_path / "a.cc").write_text('#include "i2s.h"\nint main() { return i2s_tensor_bytes(128) == 64 ? 0 : 1; }\n')
-    subprocess.run([compiler, *WARNINGS, tmp_path / "a.cc", "-o", tmp_path / "a"], check=True)
+    subprocess.run([compiler, "-std=c++17", *WARNINGS, tmp_path / "a.cc", "-o", tmp_path / "a"], check=True)
     subprocess.run([tmp_path / "a"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options", "prefix"), [("gcc", ["-std=c99"], ""), ("g++", ["-std=c++17"], 'extern "C"')]
+)
+def test_a_shared_library_of_the_header_alone(tmp_path: Path, compiler: str, options: list[str], prefix: str) -> None:
+    """Every function is a symbol, and what callers allocate has the sizes that the page on exports says."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} on the path")
+    text = export("c")
+    (tmp_path / "i2s.h").write_text(text)
+    source = tmp_path / ("library.c" if compiler == "gcc" else "library.cc")
+    source.write_text(f'#define I2S_API {prefix}\n#include "i2s.h"\n')
+    library = tmp_path / "library.so"
+    command = [compiler, *options, *WARNINGS, "-O1", "-shared", "-fPIC", source, "-o", library]
+    subprocess.run(command, check=True)
+    called = ctypes.CDLL(str(library))
+    names = re.findall(r"^I2S_API .*?(\w+)\(", text, re.M)
+    assert "i2s_decode" in names
+    assert all(hasattr(called, name) for name in names)
+    if ctypes.sizeof(ctypes.c_void_p) == 8:
+        assert (called.gguf_file_bytes(), called.gguf_tensor_info_bytes()) == (136, 72)
+
+
+@pytest.mark.parametrize("name", ["c99", "c++17", "ctypes"])
+def test_every_field_of_sound_files(tmp_path: Path, name: str) -> None:
+    """As `python tests/peers exports` has it, and some malformed files."""
+    (reader,) = (each for each in exports.ALL if each.name == name)
+    try:
+        made = reader.made(exports.Place(tmp_path, None, None, None))
+    except exports.MissingError as reason:
+        pytest.skip(str(reason))
+    (tmp_path / "files").mkdir()
+    sound, malformed = sound_files(), list(malformed_files().items())[:: 1 if name == "c99" else 10]
+    found = exports.read(made, write(tmp_path / "files", {**sound, **dict(malformed)}))
+    for (title, data), lines in zip(sound.items(), found, strict=False):
+        assert lines == [*expected(data), "end"], title
+    assert [lines for lines in found[len(sound) :] if lines[-1] == "end"] == []
 
 
 @pytest.mark.parametrize("order", ["little", "big"])

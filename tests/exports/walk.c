@@ -24,8 +24,8 @@ static i2s_status tensor(const gguf_file *file, const gguf_tensor_info *info)
     uint64_t n = rows * cols;
     float scale = i2s_scale(data, n, file->next.big_endian);
     printf(" %llu %llu %.9g", (unsigned long long)rows, (unsigned long long)cols, (double)scale);
-    int8_t *trits = malloc(n), *again = malloc(n);
-    uint8_t *packed = malloc(size);
+    int8_t *trits = (int8_t *)malloc(n), *again = (int8_t *)malloc(n);
+    uint8_t *packed = (uint8_t *)malloc(size);
     if (!trits || !again || !packed)
         abort();
     for (int layout = 0; layout < I2S_LAYOUTS; layout++)
@@ -45,6 +45,17 @@ static i2s_status tensor(const gguf_file *file, const gguf_tensor_info *info)
         }
     free(trits), free(again), free(packed);
     return I2S_OK;
+}
+
+/* Whether a tensor of a block type is in the file; other types are not looked at. */
+static i2s_status blocks(const gguf_file *file, const gguf_tensor_info *info)
+{
+    const uint8_t *data;
+    size_t size;
+    uint64_t rows, cols;
+    i2s_block_type type;
+    i2s_status status = i2s_block_find(file, info, &type, &data, &size, &rows, &cols);
+    return status == I2S_BAD_VALUE ? I2S_OK : status;
 }
 
 int main(int argc, char **argv)
@@ -73,7 +84,8 @@ int main(int argc, char **argv)
            (unsigned long long)file.data_start);
     while ((status = gguf_next(&file, &info)) == I2S_OK) {
         printf("%.*s %d %llu", (int)info.name.length, info.name.bytes, info.type, (unsigned long long)info.offset);
-        if (info.type == I2S_TYPE && (status = tensor(&file, &info)) != I2S_OK)
+        status = info.type == I2S_TYPE ? tensor(&file, &info) : blocks(&file, &info);
+        if (status != I2S_OK)
             printf(" status %d", status);
         printf("\n");
     }

@@ -82,7 +82,7 @@ def side(meaning: SecondMeaning) -> int:
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), min_size=1, max_size=4),
     st.integers(0, 2**32),
 )
-@settings(max_examples=150)
+@settings(max_examples=200)
 def test_weights_of_each_meaning_are_decoded_or_called_undecided(
     meaning: SecondMeaning, shapes: list[tuple[int, int]], seed: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_weights_of_each_meaning_are_decoded_or_called_undecided(
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), min_size=1, max_size=4),
     st.integers(0, 2**32),
 )
-@settings(max_examples=150)
+@settings(max_examples=200)
 def test_types_of_the_large_families_stay_what_they_are(name: str, shapes: list[tuple[int, int]], seed: int) -> None:
     rng, tensors, truth = np.random.default_rng(seed), [], []
     for rows, blocks_of_row in shapes:

@@ -45,6 +45,7 @@ def implementations() -> tuple[Implementation, ...]:
         Implementation("javascript-from-the-text", lambda _: [_tool("node"), _path("from_the_text.mjs")], False),
         Implementation("c-from-the-text", lambda to: _built(to, "from_the_text.c", ["cc", "-O2", "-o"]), False),
         Implementation("rust-from-the-text", lambda to: _built(to, "from_the_text.rs", ["rustc", "-O", "-o"]), False),
+        Implementation("wgsl-from-the-schema", _wgsl, False),
         Implementation("go-from-the-text", lambda to: _built(to, "from_the_text.go", ["go", "build", "-o"]), False),
     )
 
@@ -76,6 +77,16 @@ def _gguf(_: Path) -> list[str]:
     except metadata.PackageNotFoundError:
         raise MissingError("the extra [gguf] is not installed") from None
     return [sys.executable, _path("gguf_python.py")]
+
+
+def _wgsl(_: Path) -> list[str]:
+    from peers.wgsl_device import device
+
+    try:
+        device()
+    except (ImportError, RuntimeError) as error:
+        raise MissingError(f"no wgpu, or no Vulkan device: {error}") from None
+    return [sys.executable, _path("wgsl.py")]
 
 
 def _ggml(_: Path) -> list[str]:

@@ -101,6 +101,8 @@ TAKEN: Final[tuple[Taken, ...]] = (
             **_every("bitnet-b1.58.tq1_0.converted bitnet-b1.58.tq2_0.converted", Distance(4.2e-7)),
             "bitnet-b1.58.q2_0.converted": Distance(4.2e-7),
             **_every("bitnet-b1.58.tq1_0.wide bitnet-b1.58.tq2_0.wide", Refused("not a pure ternary row")),
+            **_every("llama.i2_s.wide llama.tq1_0.wide llama.tq2_0.wide", Refused("an unknown architecture")),
+            "bitnet-25.i2_s.wide": Refused("an unknown architecture"),
             "trained.bitnet-b1.58.i2_s": Distance(1.4e-3),
         },
     ),

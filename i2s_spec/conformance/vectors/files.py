@@ -88,7 +88,7 @@ def _malformed(case: Case) -> Iterator[Draft]:
         json={"verdict": "invalid"}, verdict="invalid", phase=phase, rule=case.code, features=("type.i2_s",),
         flags=_flags(rule, phase),
     )  # fmt: skip
-    if rule.severity is not Severity.ERROR or rule.family == "P":  # portability: the specification demands nothing
+    if rule.severity is not Severity.ERROR or rule.family == "P":  # other readers may accept what one refuses
         yield replace(bad, json=None, verdict="either", phase=None, flags=())
         return
     if rule.stops is not None:

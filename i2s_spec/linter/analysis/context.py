@@ -397,7 +397,7 @@ class Subject:
 
     def is_legacy(self, placement: Placement) -> bool:
         """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor, as in files older than type 36."""
-        if placement.number not in LEGACY_I2_S or placement.size is None:
+        if placement.number not in LEGACY_I2_S or placement.size is None or placement.number in self.second_readings:
             return False
         ne = self.file.index.tensor(placement.row).ne
         return prod(ne) >= 128 and placement.size == types.I2_S.nbytes(ne)

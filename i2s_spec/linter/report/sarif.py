@@ -4,6 +4,9 @@ A binary file has no lines: a place is a region of bytes, with the bytes in it, 
 field. Hosts that require a line get line 1. Results come first, so that they can be written as files are checked; what
 they refer to (rules, files, the end of the run) follows.
 
+Offsets are numbers of any size, as the standard has it. From 2^31 on, programs that keep them in 32 bits cannot read the
+log: Microsoft's Multitool 5.7.0 then says that its analysis completed, and has checked nothing.
+
 SARIF 2.1.0, sections 3.14 run, 3.20 invocation, 3.27 result, 3.30 region, 3.33 logical location.
 """
 
@@ -14,7 +17,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from i2s_spec._version import tool
+from i2s_spec._version import SITE, tool
+from i2s_spec.draw.text import with_exact
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
@@ -88,6 +92,7 @@ class Sarif(Format):
             **tool(),
             "fullName": f"i2s-spec {tool()['version']}: the linter of I2_S and its container",
             "semanticVersion": tool()["version"],
+            **({"informationUri": SITE} if SITE else {}),
             "rules": [_rule(REGISTRY[code]) for code in self._rules],
             "notifications": [
                 {"id": name, "name": title, **{text: {"text": words} for text in _DESCRIPTIONS}}
@@ -154,7 +159,10 @@ class Sarif(Format):
             "message": {"text": finding["message"]},
             "locations": [place],
             "partialFingerprints": {FINGERPRINT: f"{code}:{span['path']}:{number}"},
-            "properties": {name: finding[name] for name in ("slug", "got", "want", "clause", "fix")},
+            "properties": {
+                **with_exact({name: finding[name] for name in ("slug", "got", "want", "clause", "fix")}),
+                **{name: text for name, text in with_exact(span).items() if name.endswith("_exact")},
+            },
         }
 
 
@@ -189,6 +197,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "name": "".join(word.capitalize() for word in rule.slug.split("-")),
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": sections.get("Why", rule.title)},
+        **({"helpUri": f"{SITE}rules/{rule.code}/"} if SITE else {}),
         "help": {
             "text": "\n\n".join([rule.title, *(f"{name}: {words}" for name, words in sections.items()), clause, more]),
             "markdown": "\n\n".join(

@@ -1,7 +1,8 @@
 """The reports for programs: JSON in one document or one object a line, a badge of shields.io, and JUnit's XML.
 
 The shape of the JSON is versioned by `schema_version` and described in `lint.schema.json` of the package. Keys are in a
-fixed order, there are no timestamps, and everything from a file is escaped, so equal inputs give equal bytes.
+fixed order, there are no timestamps, and everything from a file is escaped, so equal inputs give equal bytes. Integers
+beyond 2^53 are there as text too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from html import escape
 from typing import Any
 
 from i2s_spec._version import tool
+from i2s_spec.draw.text import with_exact
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.text import proof, reading_words, text_table
@@ -75,11 +77,11 @@ class JsonLines(Format):
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False)
+    return json.dumps(with_exact(value), indent=2, ensure_ascii=True, allow_nan=False)
 
 
 def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
+    return json.dumps(with_exact(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _indented(text: str, by: int) -> str:

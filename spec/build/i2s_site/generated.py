@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from i2s_site import annexes, architectures, damage, inventories, layouts, notebook, requirements, runtimes
+from i2s_site import annexes, architectures, damage, exports, inventories, layouts, notebook, requirements, runtimes
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
 from i2s_spec.cli import rule_pages
@@ -54,6 +54,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "releases": runtimes.releases,
     "runtimes": runtimes.runtimes,
     "advisories": runtimes.advisories,
+    "exports": exports.read_by,
     **{f"requirements {name}": partial(requirements.listed, name) for name in requirements.CLASSES},
 }
 
