@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.questions import PROOF, STRONG, WEAK, Evidence, Observed, PossibleAnswer, Question, QuestionCase
-from i2s_spec.schema.releases import CONVERTERS, RELEASES, WRITERS, YOUNG_KEYS, Converter, Release, Writer
+from i2s_spec.schema.releases import CONVERTERS, RELEASES, WRITERS, YOUNG_KEYS, Converter, LastWriter, Release
 from i2s_spec.schema.types import BY_NAME
 
 #: Fewest keys that an order of keys can be told from.
@@ -118,7 +118,7 @@ def writer(seen: Observed) -> Question | None:
     return case.question("writer", "What wrote the file last?")
 
 
-def _marked(seen: Observed) -> Iterator[tuple[Writer, str]]:
+def _marked(seen: Observed) -> Iterator[tuple[LastWriter, str]]:
     """The programs whose marks a file has, the last to write it first, and the marks in words."""
     names = [key.replace("{a}", seen.architecture) for key in seen.keys]
     in_order = names == sorted(names)

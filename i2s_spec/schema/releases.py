@@ -162,7 +162,7 @@ class Quantizer(NamedTuple):
     period: str = ""
 
 
-class Writer(NamedTuple):
+class LastWriter(NamedTuple):
     """A program that wrote a file last, by the marks that it leaves in any file.
 
     A file has its marks if it has all `keys`, or one that begins with one of `beginnings`, or tensors of a type of the
@@ -181,17 +181,17 @@ class Writer(NamedTuple):
 
 
 #: The last to write a file first: what a later program leaves of an earlier one's marks says nothing against it.
-WRITERS: Final[tuple[Writer, ...]] = (
-    Writer("ollama", "Ollama", "github.com/ollama/ollama 0.17.4 fs/ggml/gguf.go", ("general.parameter_count",),
+WRITERS: Final[tuple[LastWriter, ...]] = (
+    LastWriter("ollama", "Ollama", "github.com/ollama/ollama 0.17.4 fs/ggml/gguf.go", ("general.parameter_count",),
            ("{a}.split.", "{a}.quantize.imatrix."), is_sorted=True),
-    Writer("tritium", "Tritium", "tritium-format 1.1.0-rc.2", beginnings=("tritium.",)),
-    Writer("ik_llama.cpp", "llama-quantize of ik_llama.cpp, or another program that writes its types",
+    LastWriter("tritium", "Tritium", "tritium-format 1.1.0-rc.2", beginnings=("tritium.",)),
+    LastWriter("ik_llama.cpp", "llama-quantize of ik_llama.cpp, or another program that writes its types",
            "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/ggml.c", family="ik_llama.cpp"),
-    Writer("llama-quantize", "llama-quantize of llama.cpp", "ggml-org/llama.cpp", beginnings=("quantize.imatrix.",)),
-    Writer("llama.cpp", "the converter of llama.cpp, or one that writes the same keys, such as i2s import",
+    LastWriter("llama-quantize", "llama-quantize of llama.cpp", "ggml-org/llama.cpp", beginnings=("quantize.imatrix.",)),
+    LastWriter("llama.cpp", "the converter of llama.cpp, or one that writes the same keys, such as i2s import",
            "ggml-org/llama.cpp convert_hf_to_gguf.py",
            ("general.type", "general.size_label", "general.quantization_version")),
-    Writer("candle", "candle, or a program of 2023", "candle-core 0.11.1 src/quantized/gguf_file.rs", version=2,
+    LastWriter("candle", "candle, or a program of 2023", "candle-core 0.11.1 src/quantized/gguf_file.rs", version=2,
            is_weak=True),
 )  # fmt: skip
 
