@@ -335,7 +335,7 @@ def test_deep_finds_values_that_are_not_finite(tmp_path: Path) -> None:
 
 
 def test_the_last_writer_is_named_by_its_marks(llama: Path, tmp_path: Path) -> None:
-    marks = {
+    marks: dict[str, dict[str, object]] = {
         "llama-quantize": {"quantize.imatrix.file": "x"},
         "llama.cpp": {"general.type": "model", "general.size_label": "1M", "general.quantization_version": 2},
         "tritium": {"tritium.salt.format": 1.0},
@@ -345,8 +345,9 @@ def test_the_last_writer_is_named_by_its_marks(llama: Path, tmp_path: Path) -> N
         rewrite(llama, copy, set={"general.name": "a model", **keys})
         found = doctor(copy).identification
         assert found is not None
-        assert found.question("writer").answer is not None
-        assert found.question("writer").answer.name == name
+        answer = found.question("writer").answer
+        assert answer is not None
+        assert answer.name == name
     plain = tmp_path / "plain.gguf"
     rewrite(llama, plain, set={"general.name": "a model"})
     found = doctor(plain).identification

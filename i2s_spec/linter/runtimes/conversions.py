@@ -48,7 +48,7 @@ _TERNARY: Final = frozenset({I2_S.name, *GROUP_LAYOUTS})
 
 #: Headers that are copied, in bytes, and their tensors: more than any model has.
 _MOST_BYTES: Final = 256 << 20
-_MOST_TENSORS: Final = 65_536
+_MOST_TENSORS: Final = 8_192
 
 #: Tensors of which scales are compared, and bytes of each.
 _SAMPLED_TENSORS: Final = 16
@@ -285,7 +285,7 @@ class _Copies:
         together = prod(info.ne) if name == I2_S.name else GROUP_LAYOUTS[name].group_elements(info.ne[0])
         if layout.group_elements(info.ne[0]) % together == 0:
             return True
-        if layout.scale.apart:
+        if layout.scale.apart or self.subject.on_server:  # one request for each tensor is too much
             return False
         step, scale = layout.group_bytes(info.ne[0]), layout.scale
         length = min(kind.nbytes(info.ne), max(_SAMPLED_BYTES, 2 * step)) // step * step

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.draw.terminal import Line, Piece
-from i2s_spec.errors import FormatError, SettingError, counted
+from i2s_spec.errors import FormatError, counted
 from i2s_spec.model.load import load_model
 from i2s_spec.model.text.likelihood import Likelihood, as_dict, likelihood, lines, read_as
 
@@ -79,8 +79,9 @@ def deep_checks(
     :param threads: how many threads may work
     :param seconds: after this time, the test by a text is given up
     """
-    if file.size > MOST_BYTES:
-        why = f"the file has more than {counted(MOST_BYTES, 'byte')}"
+    if file.size > MOST_BYTES or file.fault is not None:
+        large = f"the file has more than {counted(MOST_BYTES, 'byte')}"
+        why = large if file.fault is None else f"the file cannot be read whole, because of {file.fault.code}"
         return DeepChecks(None, Likelihood(why_not=why), why)
     dialect = read_as(identified)
     finite, first, why = _finite(file, str(dialect), threads)
@@ -92,6 +93,8 @@ def deep_checks(
 
     try:
         found = likelihood(file, dialect=dialect, threads=threads, progress=bounded)
+    except ValueError as error:  # a file that consists of holes
+        found = Likelihood(why_not=str(error))
     except _OutOfTimeError:
         found = Likelihood(
             why_not=f"it was given up after {seconds:,.0f} seconds; i2s identify --likelihood has no limit"
@@ -106,7 +109,7 @@ def _finite(file: File, dialect: str, threads: int | None) -> tuple[bool | None,
         tokens = np.arange(TOKENS) * max(1, model.vocab_size // TOKENS) % model.vocab_size
         with np.errstate(all="ignore"):
             result = model.forward(tokens[: model.context_length], taps=["*"])
-    except (FormatError, SettingError) as error:
+    except (FormatError, ValueError) as error:
         return None, "", str(error)
     output = result.logits if result.logits is not None else result.embedding
     values = {**result.taps, "the output": output}
