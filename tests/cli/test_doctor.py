@@ -18,6 +18,8 @@ from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
+from i2s_spec.inspect.identify import identify
+from i2s_spec.model.text.deep_checks import deep_checks
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, key_value
 
@@ -332,6 +334,14 @@ def test_deep_finds_values_that_are_not_finite(tmp_path: Path) -> None:
     found = doctor(path, deep=True)
     assert found.deep is not None
     assert (found.deep.finite, found.deep.first, found.deep.sound) == (False, "ffn_norm-1", False)
+
+
+def test_deep_checks_end_in_time(llama: Path) -> None:
+    with open_file(llama) as file:
+        found = deep_checks(file, identify(file), 1, seconds=-1)
+    assert found.finite
+    assert found.likelihood.why_not.startswith("it was given up after")
+    assert found.sound
 
 
 def test_the_last_writer_is_named_by_its_marks(llama: Path, tmp_path: Path) -> None:

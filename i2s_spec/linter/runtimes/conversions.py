@@ -48,7 +48,7 @@ _TERNARY: Final = frozenset({I2_S.name, *GROUP_LAYOUTS})
 
 #: Headers that are copied, in bytes, and their tensors: more than any model has.
 _MOST_BYTES: Final = 256 << 20
-_MOST_TENSORS: Final = 8_192
+_MOST_TENSORS: Final = 4_096
 
 #: Tensors of which scales are compared, and bytes of each.
 _SAMPLED_TENSORS: Final = 16
