@@ -116,7 +116,8 @@ def _of_group(each: ProgramAfter, titles: Sequence[str]) -> str:
         return f"{names} should compute the copy correctly{after}"
     if each.result == NOT_COMPARED:
         return f"{names} load{s} the copy; what is computed was not compared"
-    return f"llama.cpp, on which {names} {'are' if len(titles) > 1 else 'is'} built, computes the copy"
+    are = "are built, computes the copy (they were" if len(titles) > 1 else "is built, computes the copy (it was"
+    return f"llama.cpp, on which {names} {are} not run)"
 
 
 def conversions(file: File, now: Sequence[Verdict]) -> tuple[UsefulConversion, ...]:
