@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.reader import File
@@ -29,13 +30,17 @@ from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.model.load import refusal
 from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import architecture_of
-from i2s_spec.schema.runtimes import RUNTIME
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.identify import Identification
+    from i2s_spec.linter.runtimes.conversions import UsefulConversion
     from i2s_spec.linter.runtimes.verdicts import Verdict
+    from i2s_spec.model.text.deep_checks import DeepChecks
 
 Progress = Callable[[int, int], Any]
+
+#: Conversions that are recommended.
+CONVERSIONS: Final = 6
 
 
 class Step(NamedTuple):
@@ -50,7 +55,9 @@ class Checkup(NamedTuple):
 
     `identification` is None and `verdicts` empty if the file is not GGUF or cannot be read. `dialect` is the one that
     the verdicts assume for the I2_S tensors, and `certain` says whether the weights or the writer show it. `refusal` is
-    why `load_model` refuses a model without errors, in its words; None if it does not, or there is no model.
+    why `load_model` refuses a model without errors, in its words; None if it does not, or there is no model. `summary` says
+    what the model is, in sentences; `conversions` which conversions help a program to compute it, `remarks` what else to
+    know of programs; `verb` computes its outputs (`run`, `embed`). `deep` has the results of the checks that run the model.
     """
 
     report: Report
@@ -60,6 +67,11 @@ class Checkup(NamedTuple):
     certain: bool
     steps: tuple[Step, ...]
     refusal: str | None = None
+    summary: tuple[str, ...] = ()
+    conversions: tuple[UsefulConversion, ...] = ()
+    remarks: tuple[str, ...] = ()
+    verb: str | None = None
+    deep: DeepChecks | None = None
 
     def __repr__(self) -> str:
         from i2s_spec.errors import line
@@ -68,16 +80,18 @@ class Checkup(NamedTuple):
         return line("Checkup", self.report.path, f"{self.report.words}{f'; next: {steps}' if steps else ''}")
 
 
-def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None) -> Checkup:
+def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None, deep: bool = False) -> Checkup:
     """Run all checks on one file that need no other file.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
     :param threads: how many threads read the weights
     :param progress: called now and then with the bytes of payload that were read, and those to read
+    :param deep: also read all weights for their layout, and run the model: whether its outputs are finite, and whether it
+        predicts a text as it should (`model.text.deep_checks`)
     :returns: the results; no fault of the file raises an exception
     """
     before = _state(origin)
-    found = _doctor(origin, threads, progress)
+    found = _doctor(origin, threads, progress, deep)
     report = found.report
     if (
         _state(origin) == before
@@ -103,54 +117,51 @@ def _state(origin: Origin) -> tuple[int, ...] | None:
     return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
-def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
+def _doctor(origin: Origin, threads: int, progress: Progress | None, deep: bool) -> Checkup:
     report = lint(origin, threads=threads, progress=progress, details=examined)
     path = on_command_line(quote(report.path, limit=4096, bare=True))
-    if not report.readable:
-        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path, ())))
-    try:
-        found, verdicts, dialect, certain, verb, why_not, helpful = _looked_at(origin, threads, report)
-    except FormatError:  # the file changed or disappeared after it was linted
-        found, verdicts, dialect, certain, verb, why_not, helpful = None, (), "canonical", False, None, None, ()
-    steps = tuple(_steps(report, found, verdicts, verb, path, helpful))
-    return Checkup(report, found, verdicts, dialect, certain, steps, why_not)
+    found = Checkup(report, None, (), "canonical", False, ())
+    if report.readable:
+        with suppress(FormatError):  # the file changed or disappeared after it was linted
+            found = _looked_at(origin, threads, found, deep)
+    return found._replace(steps=tuple(_steps(found, path)))
 
 
-def _looked_at(
-    origin: Origin, threads: int, report: Report
-) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None, tuple[str, ...]]:
-    """The origin of a file, its verdicts, its dialect, whether that is certain, the verb that computes its outputs, why
-    there is no such verb although the linter finds no errors, and the types to which a conversion helps."""
+def _looked_at(origin: Origin, threads: int, found: Checkup, deep: bool) -> Checkup:
+    """The checkup with the origin of a file, its verdicts, its dialect, and what the forward pass makes of it."""
     from i2s_spec.inspect.identify import identify
+    from i2s_spec.inspect.summary import summary
+    from i2s_spec.linter.runtimes.conversions import conversions, remarks
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
-    path = path_of(origin)
+    path, report = path_of(origin), found.report
     source = source_of(origin)
     try:
-        found = identify(File(source), payloads="sample", threads=threads)
-        dialect, certain = _dialect(found)
-        file, verb, why_not = File(source), None, None
-        is_model = found.kind is None or found.kind.is_model
-        if report.ok and is_model and file.tensors and "general.architecture" in file.metadata:  # it should be a model
-            why_not = refusal(file)
-            verb = _verb_for(file) if why_not is None else None
-        subject = Subject(File(source), path)
+        identified = identify(File(source), payloads="full" if deep else "sample", threads=threads)
+        dialect, certain = _dialect(identified)
+        file = File(source)
+        is_model = identified.kind is None or identified.kind.is_model
+        subject = Subject(file, path)
         subject.errors = tuple(each for each in report.findings if each.severity is Severity.ERROR)
         made = verdicts(subject, dialect)
-        return found, made, dialect, certain, verb, why_not, _helpful(subject, made)
+        found = found._replace(
+            identification=identified, verdicts=made, dialect=dialect, certain=certain, summary=summary(file)
+        )
+        if is_model and report.ok and file.tensors and "general.architecture" in file.metadata:  # it should be a model
+            why_not = refusal(file)
+            helpful = conversions(file, made)
+            found = found._replace(
+                refusal=why_not, verb=_verb_for(file) if why_not is None else None, conversions=helpful,
+                remarks=remarks(file, made, helpful),
+            )  # fmt: skip
+        if deep and is_model and file.tensors:
+            from i2s_spec.model.text.deep_checks import deep_checks
+
+            found = found._replace(deep=deep_checks(file, identified, threads))
+        return found
     finally:
         if path is not None:
             source.close()
-
-
-def _helpful(subject: Subject, verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
-    """The types to which a conversion makes a file that llama.cpp computes, unless it computes this one."""
-    from i2s_spec.linter.runtimes import evidence
-
-    (verdict,) = [each for each in verdicts if RUNTIME[each.runtime].on_devices]
-    if subject.errors or subject.file.fault is not None or verdict.loads == "yes":
-        return ()
-    return evidence.helpful_types(RUNTIME[verdict.runtime], evidence.form(subject))
 
 
 def _verb_for(file: File) -> str | None:
@@ -171,11 +182,9 @@ def _dialect(found: Identification) -> tuple[str, bool]:
     return name, True
 
 
-def _steps(
-    report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], verb: str | None, path: str,
-    helpful: tuple[str, ...],
-) -> Iterator[Step]:  # fmt: skip
+def _steps(checkup: Checkup, path: str) -> Iterator[Step]:
     """What to do next, the most urgent first."""
+    report, found, verdicts = checkup.report, checkup.identification, checkup.verdicts
     counts = Counter(finding.code for finding in report.findings)
     counts.update(report.elided)
     ranks = {finding.code: finding.severity.rank for finding in report.findings}
@@ -205,14 +214,12 @@ def _steps(
     if found.kind is not None and found.kind.is_beside:
         return
     runs = any(verdict.loads == "yes" and verdict.computes in ("correctly", "expected") for verdict in verdicts)
-    if helpful:
-        more = "; with CUDA, --to Q2_0 is faster" if "Q2_0" in helpful[1:] else ""
-        why = f"makes a file that llama.cpp loads and, according to its runs, computes correctly{more}"
-        yield Step(f"i2s convert {path} OUT.gguf --to {helpful[0]}", why)
+    for conversion in checkup.conversions[:CONVERSIONS]:
+        yield Step(conversion.command(path, checkup.dialect if found.i2s else "canonical"), conversion.words)
     if verdicts and not runs and (found.kind is None or found.kind.part is None):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
-    if verb == "run":
+    if checkup.verb == "run":
         yield Step(f"i2s run {path} --prompt TEXT", "generates text with the reference forward pass")
-    elif verb == "embed":
+    elif checkup.verb == "embed":
         yield Step(f"i2s embed {path} --text TEXT", "gives the embedding of a text with the reference forward pass")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import keep_inputs, reading, remote_options, shown, writing
+from i2s_spec.cli.options import keep_inputs, reading, remote_options, shown, warn_of_programs, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import EXIT_FINDINGS, counted
@@ -134,8 +134,10 @@ def import_command(
             result = import_checkpoint(checkpoint, target, progress=progress, **options)
     if receipt is not None:
         checks = _receipt(checkpoint, target, receipt, checks, options, base, latent)
+    warnings = warn_of_programs(target, None, quiet, as_json)
     if as_json:
-        sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **_document(target, result, checks)}))
+        document = {**_document(target, result, checks), "warnings": warnings}
+        sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **document}))
     elif not quiet:
         _print(target, result)
         if checks is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from i2s_spec.cli.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
-from i2s_spec.cli.options import keep_inputs, out_argument, reading, shown, writing
+from i2s_spec.cli.options import keep_inputs, out_argument, reading, shown, warn_of_programs, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import all_of, counted
@@ -40,6 +40,8 @@ class _Report(NamedTuple):
     file_type: tuple[int | None, int | None] | None
     advice: Sequence[str]
     commonest: tuple[str | None, str | None] = (None, None)
+    #: The architecture of IN, if OUT has another one.
+    former: str | None = None
 
 
 _CHECKPOINT = ".safetensors"
@@ -111,9 +113,11 @@ def convert_command(
             report = _to_checkpoint(source, target, options, about, workers)
         else:
             report = _convert(source, target, options, about, workers)
+    warnings = warn_of_programs(target, report.former, quiet, as_json)
     if as_json:
+        document = {**_document(report), "warnings": warnings}
         sys.stdout.writelines(
-            json_document({"schema_version": SCHEMA_VERSION, "path": json_string(target), **_document(report)})
+            json_document({"schema_version": SCHEMA_VERSION, "path": json_string(target), **document})
         )
     elif not quiet:
         head, *rest = _lines(report, verbose)
@@ -138,13 +142,17 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
             threads=threads, **about,
         )  # fmt: skip
         types = Counter(tensor.kind or "" for tensor in file.tensors.rows if len(tensor.ne) > 1)
+        former = file.metadata.get("general.architecture") if options["arch"] is not None else None
     advice = result.advice
     if options["to"] is not None and not result.proofs:
         advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
     before = _commonest(types)
     types.subtract(proof.types[0] for proof in result.proofs)
     types.update(proof.types[1] for proof in result.proofs)
-    return _Report(result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)))
+    return _Report(
+        result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)),
+        former if isinstance(former, str) else None,
+    )  # fmt: skip
 
 
 def _commonest(types: Counter[str]) -> str | None:

@@ -13,7 +13,7 @@ import click
 
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
-from i2s_spec.errors import counted
+from i2s_spec.errors import EXIT_FINDINGS, counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.kind import RecognisedKind
 
 SCHEMA_VERSION: Final = 1
+
+#: Files of a folder that are examined.
+MOST_FILES: Final = 1000
 
 #: Codes of findings that are shown; the rest is counted.
 SHOWN: Final = 6
@@ -51,35 +54,109 @@ _GROUPS: Final = (
     epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
     short_help="Summarize a file on one screen: faults, origin, runtimes, next steps.",
 )
-@click.argument("file", type=click.Path(readable=False))
+@click.argument("file", metavar="FILE|FOLDER", type=click.Path(readable=False))
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="Print JSON: the results of lint, identify and --runtimes, and the next steps.",
 )
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read all weights for their layout, and run the model: whether its values are finite, and whether it "
+    "predicts a text as it should.",
+)
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
-def doctor_command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
-    """Summarize all that can be found from one file, and recommend the next steps.
+def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, quiet: bool) -> int:
+    """Answer three questions about a file: what is it, is it sound, and who runs it, or what to do so that one does.
 
     The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
-    layout that the weights show.
+    layout that the weights show. A conversion is recommended if recorded runs show that a program computes such a file.
 
-    Exit code: that of `i2s lint FILE`.
+    --deep takes minutes for a model of 2B parameters; a test by a text is given up after 15 minutes. Of a FOLDER, every
+    *.gguf file in it gets a line.
+
+    Exit code: that of `i2s lint FILE`, of the worst file in a FOLDER; with --deep also 1 if the model is wrong.
     """
     from i2s_spec.checkup import doctor
     from i2s_spec.draw import terminal
 
+    workers = threads or os.cpu_count() or 1
+    files, left = _files(file)
+    if files:
+        return _of_folder(files, left, as_json, deep, workers)
     with progress_bar("reading", quiet) as progress:
-        found = doctor(file, threads=threads or os.cpu_count() or 1, progress=progress)
+        found = doctor(file, threads=workers, progress=progress, deep=deep)
     if as_json:
         sys.stdout.writelines(json_document(_document(found)))
     else:
         columns = terminal.columns(sys.stdout)
         width = WIDTH if columns is None else max(NARROWEST, min(columns, WIDTH))
         terminal.write(_page(found, width), sys.stdout)
-    return found.report.exit_code()
+    return _exit_code(found)
+
+
+def _exit_code(found: Checkup) -> int:
+    wrong = found.deep is not None and not found.deep.sound
+    return max(found.report.exit_code(), EXIT_FINDINGS if wrong else 0)
+
+
+# --- folder ----------------------------------------------------------------------------------------------------------
+# A line for each file; one file is read at a time.
+
+
+def _files(path: str) -> tuple[list[str], int]:
+    """The `*.gguf` files in a folder, in the order of their names, up to `MOST_FILES`; and how many are left out. Empty
+    for what is no folder, and for one without such files."""
+    if not os.path.isdir(path):
+        return [], 0
+    try:
+        names = sorted(name for name in os.listdir(path) if name.endswith(".gguf"))
+    except OSError:
+        return [], 0
+    return [os.path.join(path, name) for name in names[:MOST_FILES]], max(0, len(names) - MOST_FILES)
+
+
+def _of_folder(files: list[str], left: int, as_json: bool, deep: bool, threads: int) -> int:
+    """Print a line on each file, or a list of documents; the exit code is that of the worst file."""
+    from i2s_spec.checkup import doctor
+
+    worst, documents = 0, []
+    for path in files:
+        found = doctor(path, threads=threads, deep=deep)
+        worst = max(worst, _exit_code(found))
+        if as_json:
+            documents.append(_document(found))
+        else:
+            click.echo(_line(found))
+    if as_json:
+        sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, "files": documents, "left_out": left}))
+    elif left:
+        click.echo(f"and {counted(left, 'more file')}, not examined")
+    return worst
+
+
+def _line(found: Checkup) -> str:
+    """What a file is, whether it is sound, and who runs it, in a line."""
+    report, kind = found.report, _special(found)
+    types = Counter() if report.details is None else Counter(report.details["types"])
+    about = kind.title if kind is not None else ""
+    if not about and found.identification is not None:
+        matrices = ", ".join(name for name, _ in types.most_common(3))
+        about = f"{visible(found.identification.architecture, 64, bare=True) or 'no architecture'} ({matrices})"
+    good = [each.title for each in found.verdicts if each.loads == "yes" and each.computes in ("correctly", "expected")]
+    runs = f"computed by {counted(len(good), 'program')}" if good else "computed by no program that was run"
+    if not good and found.conversions:
+        runs += f"; convert --to {found.conversions[0].type}"
+    model = kind is None and found.identification is not None
+    deep = "" if found.deep is None or found.deep.sound else "; the model is wrong: --deep"
+    parts = [_sound_words(found)[0] + deep, about, runs if model and report.ok else ""]
+    return f"{visible(report.path, 4096, bare=True)}: {'; '.join(part for part in parts if part)}"
+
+
+# --- page ------------------------------------------------------------------------------------------------------------
 
 
 def _document(found: Checkup) -> dict[str, Any]:
@@ -93,7 +170,11 @@ def _document(found: Checkup) -> dict[str, Any]:
         "identification": None if found.identification is None else found.identification.as_dict(),
         "dialect": {"name": found.dialect, "certain": found.certain},
         "refusal": found.refusal,
+        "summary": list(found.summary),
         "runtimes": [verdict.as_dict() for verdict in found.verdicts],
+        "conversions": [each.as_dict() for each in found.conversions],
+        "remarks": list(found.remarks),
+        "deep": None if found.deep is None else found.deep.as_dict(),
         "next": [step._asdict() for step in found.steps],
     }
 
@@ -109,15 +190,18 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     ]  # fmt: skip
     if kind is not None:
         yield from _wrapped(kind.use, width)
-    if report.details is not None:
-        about = report.details if kind is None else {**report.details, "kind": {**report.details["kind"], "title": ""}}
-        yield from _wrapped(sentence(about), width)
-    yield []
-    yield from _sound(found, width)
     other = kind is not None and kind.is_beside
     if found.identification is not None and not other:
         yield []
         yield from _origin(found, width)
+    yield []
+    yield from _sound(found, width)
+    if report.details is not None:
+        about = report.details if kind is None else {**report.details, "kind": {**report.details["kind"], "title": ""}}
+        yield from _wrapped(sentence(about), width)
+    if found.deep is not None:
+        yield []
+        yield from found.deep.lines()
     if found.verdicts and not other:
         yield []
         yield from _runtimes(found, width)
@@ -140,24 +224,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.linter.report_data import repair_words
 
     report = found.report
-    if not report.findings and not report.bugs:
-        answer = ("yes, no findings", "green")
-        if found.refusal is not None:
-            answer = ("no findings, but it cannot be run here", "yellow")
-        if report.unchecked:
-            answer = "no findings in what was checked", "yellow"
-        yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
-        yield from _left_out(found, width)
-        yield from _refusal(found, width)
-        return
-    answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
-    if report.ok and report.unchecked:
-        answer = "no errors in what was checked", "yellow"
-    if not report.readable:
-        answer = ("no: it cannot be read as a GGUF file", "red")
-    if report.bugs:
-        answer = ("not checked to the end: this is a bug in i2s-spec", "red")
-    yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
+    yield [Piece("Is it sound?  ", "bold"), Piece(*_sound_words(found))]
     counts = Counter(finding.code for finding in report.findings) + Counter(report.elided)
     first = {finding.code: finding for finding in reversed(report.findings)}
     codes = sorted(counts, key=lambda code: (-first[code].severity.rank, -counts[code], code))
@@ -173,6 +240,24 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
         yield from _wrapped(f"and {counted(more, 'more code')}: i2s lint lists all findings", width)
     yield from _left_out(found, width)
     yield from _refusal(found, width)
+
+
+def _sound_words(found: Checkup) -> tuple[str, str]:
+    """Whether a file is sound, and the style of the answer."""
+    report = found.report
+    if report.bugs:
+        return "not checked to the end: this is a bug in i2s-spec", "red"
+    if not report.readable:
+        return "no: it cannot be read as a GGUF file", "red"
+    if not report.ok:
+        return "no", "red"
+    if report.unchecked:
+        return f"no {'errors' if report.findings else 'findings'} in what was checked", "yellow"
+    if report.findings:
+        return "yes, with remarks", "green"
+    return (
+        ("yes, no findings", "green") if found.refusal is None else ("no findings, but it cannot be run here", "yellow")
+    )
 
 
 def _left_out(found: Checkup, width: int) -> Iterable[Line]:
@@ -199,11 +284,13 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
         found.identification.kind is None or not found.identification.kind.is_special
     ):
         yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
+    for each in found.summary:
+        yield from _wrapped(each, width)
     answered = False
     for question in found.identification.questions:
         answer = question.answer
         if answer is not None:
-            name, answered = answer.title if answer.name == "other" else answer.name, True
+            name, answered = answer.title if answer.name == "other" or question.name == "writer" else answer.name, True
             yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
         elif question.name == "layout":
             answered = True
@@ -234,6 +321,8 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
         ]
         if titles:
             yield from _wrapped(f"{heading}: {'; '.join(titles)}", width, style=style)
+    for remark in found.remarks:
+        yield from _wrapped(remark, width, style="yellow")
 
 
 def _wrapped(text: str, width: int, indent: str = "  ", style: str = "") -> Iterable[Line]:

@@ -217,6 +217,26 @@ def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
         raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
 
 
+def warn_of_programs(target: str, former: str | None, quiet: bool, as_json: bool) -> list[str]:
+    """Print on stderr what programs are known to do wrongly with a GGUF file that was just written.
+
+    :param former: the architecture of the file that it was made from, if it was changed
+    :returns: the sentences, for a document; nothing is looked for if they are wanted neither there nor on stderr
+    """
+    from i2s_spec.linter.runtimes.conversions import cautions
+
+    if (quiet and not as_json) or not target.endswith(".gguf") or not os.path.isfile(target):
+        return []
+    try:
+        found = list(cautions(target, former))
+    except (OSError, FormatError):  # it was moved or replaced meanwhile
+        return []
+    if not quiet:
+        for sentence in found:
+            click.echo(f"warning: {sentence}", err=True)
+    return found
+
+
 def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
     """The argument and options of a verb that writes FILE anew.
 

@@ -29,7 +29,7 @@ from i2s_spec.gguf.tensor import require_usual
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
-from i2s_spec.schema.runtimes import LOOKED_UP, RUNTIMES
+from i2s_spec.schema.runtimes import LOOKED_UP
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -436,7 +436,6 @@ def advice(
         *(() if upstream else _of_i2s(layout, way_out)),
         *_of_architecture(architecture, former, activation, upstream),
         *_of_group_types(types, way_out),
-        *_of_short_rows(types, rows),
         *_of_blocks_of_256(types, rows, upstream),
     ]
     if upstream and not pre:
@@ -505,15 +504,6 @@ def _of_group_types(types: set[str], way_out: str) -> Iterator[str]:
             "since August 2026, and took it for groups of 128 before. Activations are quantized per 32 elements, where "
             "I2_S kernels do it per token: the weights are the same, the results are close and not equal."
         )
-
-
-def _of_short_rows(types: set[str], rows: Collection[int]) -> Iterator[str]:
-    """Rows that are too short for the kernels of a program, by its declaration."""
-    for runtime in RUNTIMES:
-        for limit in runtime.limits:
-            short = [row for row in rows if row < limit.columns]
-            if short and types & set(limit.types):
-                yield f"{runtime.title}: the file has rows of {min(short):,}; {limit.text}."
 
 
 def _of_blocks_of_256(types: set[str], rows: Collection[int], upstream: bool) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
     kind            whether a file is a model, or one of the files that are used beside one
 
+    summary         what a model is, in a few sentences
+
     show            what a file is, as data (`describe`; show.schema.json); beginnings of values, places of tensors
     show_text       the same as one page of text, and as plots
 

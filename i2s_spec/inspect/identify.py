@@ -65,7 +65,7 @@ class Identification(NamedTuple):
     passed: tuple[FormatError, ...] = ()
 
     def question(self, name: str) -> Question:
-        """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
+        """One question by its name: release, converter, writer, quantizer, code map, layout, tail, rotation."""
         return next(question for question in self.questions if question.name == name)
 
     @property
@@ -230,6 +230,8 @@ def _identify(
     converter = origins.converter(seen)
     # What converters of models leave in a file says nothing of another kind of file.
     questions = [release, converter] if kind is None or not kind.is_beside else []
+    if questions and (last := origins.writer(seen)) is not None:
+        questions.append(last)
     i2s = sum(seen.extents.values())
     weights = None
     if i2s:

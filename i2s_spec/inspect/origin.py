@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.questions import PROOF, STRONG, WEAK, Evidence, Observed, PossibleAnswer, Question, QuestionCase
-from i2s_spec.schema.releases import CONVERTERS, RELEASES, YOUNG_KEYS, Converter, Release
+from i2s_spec.schema.releases import CONVERTERS, RELEASES, WRITERS, YOUNG_KEYS, Converter, LastWriter, Release
+from i2s_spec.schema.types import BY_NAME
 
 #: Fewest keys that an order of keys can be told from.
 ENOUGH_KEYS = 8
@@ -102,6 +104,36 @@ def converter(seen: Observed) -> Question:
             if each.architectures and seen.architecture in each.architectures:
                 case.favour(each.name, "layers come in the order of their numbers as text: 0, 1, 10, 11, 2", WEAK)
     return case.question("converter", "What wrote its metadata?")
+
+
+def writer(seen: Observed) -> Question | None:
+    """Which program wrote the file last? None if it has no marks of any."""
+    name = seen.value("general.name")
+    found = [] if isinstance(name, str) and name.startswith("synthetic-") else list(_marked(seen))
+    if not found:
+        return None
+    case = QuestionCase([(each.name, each.title) for each, _ in found])
+    for place, (each, mark) in enumerate(found):
+        case.favour(each.name, mark, WEAK if place or each.is_weak else STRONG)
+    return case.question("writer", "What wrote the file last?")
+
+
+def _marked(seen: Observed) -> Iterator[tuple[LastWriter, str]]:
+    """The programs whose marks a file has, the last to write it first, and the marks in words."""
+    names = [key.replace("{a}", seen.architecture) for key in seen.keys]
+    in_order = names == sorted(names)
+    families = {BY_NAME[name].family for name in seen.types if name in BY_NAME}
+    for each in WRITERS:
+        begun = next((key for key in seen.keys if key.startswith(each.beginnings)), None) if each.beginnings else None
+        if begun is not None:
+            yield each, f"it has the key {_shown(begun, seen)}"
+        elif each.keys and set(each.keys) <= set(seen.keys) and (in_order or not each.is_sorted):
+            order = ", and all keys come in the order of their names" if each.is_sorted else ""
+            yield each, f"it has {' and '.join(each.keys)}{order}"
+        elif each.family and each.family in families:
+            yield each, "it has tensors of a type of its own"
+        elif each.version is not None and seen.file.version == each.version:
+            yield each, f"it has version {each.version} of the format"
 
 
 def _weigh_order(seen: Observed, known: Converter, case: QuestionCase) -> bool:

@@ -162,6 +162,40 @@ class Quantizer(NamedTuple):
     period: str = ""
 
 
+class LastWriter(NamedTuple):
+    """A program that wrote a file last, by the marks that it leaves in any file.
+
+    A file has its marks if it has all `keys`, or one that begins with one of `beginnings`, or tensors of a type of the
+    `family`; `is_sorted` says that all keys come in the order of their names, too. A mark is weak if others leave it.
+    """
+
+    name: str
+    title: str
+    source: str
+    keys: tuple[str, ...] = ()
+    beginnings: tuple[str, ...] = ()
+    family: str = ""
+    version: int | None = None
+    is_sorted: bool = False
+    is_weak: bool = False
+
+
+#: The last to write a file first: what a later program leaves of an earlier one's marks says nothing against it.
+WRITERS: Final[tuple[LastWriter, ...]] = (
+    LastWriter("ollama", "Ollama", "github.com/ollama/ollama 0.17.4 fs/ggml/gguf.go", ("general.parameter_count",),
+           ("{a}.split.", "{a}.quantize.imatrix."), is_sorted=True),
+    LastWriter("tritium", "Tritium", "tritium-format 1.1.0-rc.2", beginnings=("tritium.",)),
+    LastWriter("ik_llama.cpp", "llama-quantize of ik_llama.cpp, or another program that writes its types",
+           "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/ggml.c", family="ik_llama.cpp"),
+    LastWriter("llama-quantize", "llama-quantize of llama.cpp", "ggml-org/llama.cpp", beginnings=("quantize.imatrix.",)),
+    LastWriter("llama.cpp", "the converter of llama.cpp, or one that writes the same keys, such as i2s import",
+           "ggml-org/llama.cpp convert_hf_to_gguf.py",
+           ("general.type", "general.size_label", "general.quantization_version")),
+    LastWriter("candle", "candle, or a program of 2023", "candle-core 0.11.1 src/quantized/gguf_file.rs", version=2,
+           is_weak=True),
+)  # fmt: skip
+
+
 _HEAD: Final = ("general.architecture", "general.name")
 _SIZES: Final = (
     "{a}.block_count", "{a}.context_length", "{a}.embedding_length", "{a}.feed_forward_length",

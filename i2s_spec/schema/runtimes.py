@@ -314,6 +314,12 @@ _INT16_NEON: Final = Fact(
     "tests/oracle/dot",
 )
 
+_AS_CHATML: Final = Fact(
+    "takes the chat template of BitNet-2B-4T for chatml when it makes a model of the file: prompts get <|im_start|> and "
+    "<|im_end|>, which the vocabulary does not have; a TEMPLATE in the Modelfile goes before",
+    "github.com/ollama/ollama 0.17.4 template/template.go",
+)
+
 RUNTIMES: Final[tuple[Runtime, ...]] = (
     Runtime(
         "bitnet.cpp-2024", "bitnet.cpp, October 2024 to March 2025", "engine", "6cfd883 to a8ac7072", _FORK_CONTAINER,
@@ -514,17 +520,20 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go", facts=(
             ("engines", Fact("it computes with engines of its own, and with a copy of llama.cpp",
                              "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go")),
+            ("template", _AS_CHATML),
         ),
     ),
     Runtime(
         "ollama-0.30", "Ollama, 0.30 to 0.31.1", "front", "0.30.0 to 0.31.1", _NOT_READ, frozenset(),
         "ollama/ollama@03af7fe:llama/README.md:3", of="llama.cpp",
         refusal=Fact("it says \"invalid file magic\", which is misleading", "ollama/ollama#10334"),
+        facts=(("template", _AS_CHATML),),
     ),
     Runtime(
         "ollama", "Ollama, since 0.31.2", "front", "0.31.2 to 0.33.0-rc2", _NOT_READ, _COMMON | {39, 40, 41},
         "ollama/ollama@67b6a1c2d:fs/ggml/ggml.go", of="llama.cpp", programs=("Ollama",),
         refusal=Fact("its own reader knows no size of this type: \"size overflow\"", "run Ollama/llama.tq2_0"),
+        facts=(("template", _AS_CHATML),),
     ),
     Runtime(
         "lm-studio", "LM Studio, through llama.cpp", "front", "", _NOT_READ, frozenset(),

@@ -17,6 +17,7 @@ import pytest
 from transcripts_runner import run
 
 from i2s_spec.convert.new import new
+from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.testing.sample import Model
 
@@ -44,6 +45,46 @@ def test_the_example_in_the_help_works_as_typed(verb: str, tmp_path: Path) -> No
     for command in before:
         assert "[exit" not in run(command, tmp_path)
     assert run(last, tmp_path).endswith("[exit 1]\n") == (verb == "diff")  # the two models differ
+
+
+def warnings_of(command: str, folder: Path) -> list[str]:
+    return [line.removeprefix("stderr: ") for line in run(command, folder).splitlines() if "warning: " in line]
+
+
+def test_convert_warns_of_what_programs_do_wrongly(folder: Path) -> None:
+    (short,) = warnings_of("i2s convert tiny.gguf a.gguf --to IQ2_BN", folder)
+    assert short.startswith("warning: ik_llama.cpp, August 2026: 'blk.0.")
+    assert short.endswith(
+        "has 256 columns: its kernels of IQ1_BN and IQ2_BN need 512, and end the process by an assertion"
+    )
+    (lost,) = warnings_of("i2s convert tiny.gguf b.gguf --to TQ2_0 --arch bitnet", folder)
+    assert "architecture bitnet-b1.58 means ReLU squared, and bitnet means SiLU" in lost
+    (slow,) = warnings_of("i2s convert tiny.gguf c.gguf --to Q2_0 --arch bitnet --hidden-activation relu2", folder)
+    assert "no vector code for Q2_0: 0.9 tokens per second" in slow
+    assert warnings_of("i2s convert tiny.gguf d.gguf --to TQ2_0 --arch bitnet --hidden-activation relu2", folder) == []
+    assert warnings_of("i2s convert tiny.gguf a.gguf --to IQ2_BN --force -q", folder) == []
+    document = json.loads(run("i2s convert tiny.gguf a.gguf --to IQ2_BN --force --json -q", folder))
+    assert document["warnings"] == [short.removeprefix("warning: ")]
+
+
+def test_convert_warns_of_keys_that_programs_ignore(tmp_path: Path) -> None:
+    """A window that llama.cpp's architecture llama has not, and scaled positions that transformers does not read."""
+    new(tmp_path / "a.gguf", "llama", embd=512, ff=1024, layers=1)
+    keys = {"attention.sliding_window": 64, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+    rewrite(tmp_path / "a.gguf", tmp_path / "b.gguf", set={f"llama.{key}": value for key, value in keys.items()})
+    window, positions = warnings_of("i2s convert b.gguf c.gguf --to F16", tmp_path)
+    assert "does not read llama.attention.sliding_window (here 64) in files of architecture llama" in window
+    assert "transformers for Python, 5.24.0, gguf_file= computed a file with rotary scaling linear wrongly" in positions
+
+
+def test_import_warns_of_what_programs_do_wrongly(tmp_path: Path) -> None:
+    new(tmp_path / "a.gguf", "llama", embd=512, ff=1024, layers=1)
+    run("i2s export a.gguf -o folder", tmp_path)
+    (slow,) = warnings_of("i2s import folder -o b.gguf --to Q2_0", tmp_path)
+    assert "no vector code for Q2_0" in slow
+    assert warnings_of("i2s import folder -o c.gguf --to TQ2_0", tmp_path) == []
+    document = json.loads(run("i2s import folder -o b.gguf --to Q2_0 --force --json -q", tmp_path))
+    assert document["warnings"] == [slow.removeprefix("warning: ")]
 
 
 def test_convert_says_what_it_did(folder: Path) -> None:

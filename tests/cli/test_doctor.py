@@ -18,6 +18,8 @@ from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
+from i2s_spec.inspect.identify import identify
+from i2s_spec.model.text.deep_checks import deep_checks
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, key_value
 
@@ -45,7 +47,7 @@ def test_the_summary_fits_one_screen(
     monkeypatch.chdir(folder)
     code, page = called(capsys, "doctor", "a.gguf")
     assert code == 0
-    heads = ("Is it sound?  yes, no findings", "What is it?", "Who runs it?", "What next")
+    heads = ("What is it?", "Is it sound?  yes, no findings", "Who runs it?", "What next")
     assert [head for head in heads if f"\n{head}" in page] == list(heads)
     assert "layout: cannot tell" in page
     assert "  i2s lint a.gguf --reference OTHER\n" in page
@@ -189,6 +191,178 @@ def test_the_layout_is_found_from_the_weights(tmp_path: Path) -> None:
     found = doctor(target)
     assert (found.dialect, found.certain) == ("interleave-64", True)
     assert found.steps[0].command == f"i2s convert {target} OUT.gguf --from interleave-64 --to canonical"
+
+
+def converted(source: Path, target: Path, *options: str) -> Path:
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", str(source), str(target), "--force", "-q", *options])
+    assert ended.value.code == 0
+    return target
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model in I2_S, of which llama.cpp computes copies in other types."""
+    path = tmp_path_factory.mktemp("llama") / "llama.gguf"
+    new(path, "llama", embd=512, ff=1024, layers=1)
+    return path
+
+
+def test_what_it_is_is_said_first(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = " ".join(called(capsys, "doctor", str(llama))[1].split())
+    assert "a model of architecture llama called 'synthetic-llama': 1 layer, 512 wide" in page
+    assert "matrices I2_S (7); tables F16 (2)" in page
+    assert "tokenizer gpt2, split as llama-bpe; a chat template" in page
+    assert page.index("What is it?") < page.index("Is it sound?") < page.index("Who runs it?")
+
+
+def test_conversions_are_named_by_type_and_device(
+    llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = doctor(llama)
+    words = {each.type: each.words for each in found.conversions}
+    assert "llama.cpp (ggml-org) computes the copy correctly on the CPU" in words["TQ2_0"]
+    assert "llama.cpp (ggml-org) computes the copy correctly on the GPU with CUDA" in words["Q2_0"]
+    assert "candle computes the copy correctly; llama.cpp, on which Ollama since 0.31.2 is built" in words["F16"]
+    assert f"  i2s convert {llama} OUT.gguf --to TQ2_0\n" in called(capsys, "doctor", str(llama))[1]
+    assert [each["to"] for each in json.loads(called(capsys, "doctor", str(llama), "--json")[1])["conversions"]] == [
+        each.type for each in found.conversions
+    ]
+    packed = doctor(converted(llama, tmp_path / "other.gguf", "--to", "interleave-64"))
+    assert not [each for each in packed.steps if "--from" in each.command], "random weights do not show their layout"
+
+
+def test_types_that_are_slow_on_a_device(llama: Path, tmp_path: Path) -> None:
+    slow = {
+        kind: {
+            each.type: each.words
+            for each in doctor(converted(llama, tmp_path / f"{kind}.gguf", "--to", kind)).conversions
+        }
+        for kind in ("Q2_0", "TQ2_0")
+    }
+    assert "llama.cpp (ggml-org) computes the copy faster on the CPU" in slow["Q2_0"]["TQ2_0"]
+    assert "llama.cpp (ggml-org) computes the copy faster on the GPU with CUDA" in slow["TQ2_0"]["Q2_0"]
+
+
+def test_the_head_of_a_bitnet_model_is_moved_to_the_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    new(path, "bitnet", embd=512, ff=1024, layers=1)
+    words = {each.type: each.words for each in doctor(path).conversions}
+    assert "on the GPU with CUDA, with -ot token_embd=CUDA0, if the model was trained with SiLU" in words["Q2_0"]
+
+
+def test_types_with_a_scale_for_each_group_are_not_joined(tmp_path: Path) -> None:
+    """Groups of 64 with scales of their own fit in no type with groups of 256."""
+    path = tmp_path / "a.gguf"
+    new(path, "llama", type="Q2_0", embd=512, ff=1024, layers=1)
+    assert not {"TQ1_0", "TQ2_0", "IQ2_BN", "I2_S"} & {each.type for each in doctor(path).conversions}
+
+
+def test_no_conversion_helps_a_model_with_another_activation(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    new(path, "bitnet-b1.58", embd=512, ff=1024, layers=1)
+    found = doctor(path)
+    assert not [each for each in found.steps if "llama.cpp (ggml-org)" in each.why]
+    obstacle, template = found.remarks
+    assert "no conversion makes llama.cpp compute it correctly: it applies SiLU" in obstacle
+    assert template.startswith("Ollama takes the chat template of BitNet-2B-4T for chatml")
+    plain = tmp_path / "b.gguf"
+    rewrite(path, plain, set={"tokenizer.chat_template": "{{ messages }}"})
+    assert doctor(plain).remarks == (obstacle,)
+
+
+def test_a_folder_gets_a_line_for_each_file(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("folder/b.gguf").write_bytes(llama.read_bytes())
+    Path("folder/a.txt").write_bytes(b"")
+    code, page = called(capsys, "doctor", "folder")
+    assert (code, page) == (
+        0,
+        "folder/b.gguf: yes, with remarks; llama (I2_S, F32, F16); computed by no program that was run; "
+        "convert --to TQ2_0\n",
+    )
+    Path("folder/a.gguf").write_bytes(b"<!DOCTYPE html>")
+    code, page = called(capsys, "doctor", "folder")
+    assert code == 3
+    assert page.splitlines()[0] == "folder/a.gguf: no: it cannot be read as a GGUF file"
+    files = json.loads(called(capsys, "doctor", "folder", "--json")[1])["files"]
+    assert [Path(each["report"]["path"]).name for each in files] == ["a.gguf", "b.gguf"]
+    monkeypatch.setattr("i2s_spec.cli.doctor.MOST_FILES", 1)
+    assert called(capsys, "doctor", "folder")[1].splitlines()[1] == "and 1 more file, not examined"
+
+
+def test_deep_runs_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The trained model is right; with gate and up exchanged the test by a text names the mistake."""
+    path, wrong = tmp_path / "a.gguf", tmp_path / "wrong.gguf"
+    with pytest.raises(SystemExit):
+        main(["new", "--trained", str(path), "--arch", "llama", "-q"])
+    code, page = called(capsys, "doctor", "--deep", str(path))
+    assert code == 0
+    assert "Are the values that it computes finite?  yes\n" in page
+    assert "no hypothesis is better: the unchanged model predicts the text best" in page
+    assert doctor(path).deep is None
+    with open_file(path) as file:
+        names = {tensor.name: tensor for tensor in file.tensors.values()}
+        exchanged = {
+            f"blk.{layer}.ffn_{one}.weight": bytes(names[f"blk.{layer}.ffn_{other}.weight"].payload)
+            for layer in range(2)
+            for one, other in (("gate", "up"), ("up", "gate"))
+        }
+    data = bytearray(path.read_bytes())
+    with open_file(path) as file:
+        for name, payload in exchanged.items():
+            start = (file.data_start or 0) + file.tensors[name].offset
+            data[start : start + len(payload)] = payload
+    wrong.write_bytes(data)
+    assert doctor(wrong).report.ok
+    code, page = called(capsys, "doctor", "--deep", str(wrong))
+    assert code == 1
+    assert "ffn_gate and ffn_up exchanged" in page
+
+
+def test_deep_finds_values_that_are_not_finite(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    new(path, "llama", layers=2)
+    data = bytearray(path.read_bytes())
+    with open_file(path) as file:
+        start = (file.data_start or 0) + file.tensors["blk.1.ffn_norm.weight"].offset
+    data[start : start + 4] = b"\x00\x00\xc0\x7f"
+    path.write_bytes(data)
+    found = doctor(path, deep=True)
+    assert found.deep is not None
+    assert (found.deep.finite, found.deep.first, found.deep.sound) == (False, "ffn_norm-1", False)
+
+
+def test_deep_checks_end_in_time(llama: Path) -> None:
+    with open_file(llama) as file:
+        found = deep_checks(file, identify(file), 1, seconds=-1)
+    assert found.finite
+    assert found.likelihood.why_not.startswith("it was given up after")
+    assert found.sound
+
+
+def test_the_last_writer_is_named_by_its_marks(llama: Path, tmp_path: Path) -> None:
+    marks: dict[str, dict[str, object]] = {
+        "llama-quantize": {"quantize.imatrix.file": "x"},
+        "llama.cpp": {"general.type": "model", "general.size_label": "1M", "general.quantization_version": 2},
+        "tritium": {"tritium.salt.format": 1.0},
+    }
+    for name, keys in marks.items():
+        copy = tmp_path / f"{name}.gguf"
+        rewrite(llama, copy, set={"general.name": "a model", **keys})
+        found = doctor(copy).identification
+        assert found is not None
+        answer = found.question("writer").answer
+        assert answer is not None
+        assert answer.name == name
+    plain = tmp_path / "plain.gguf"
+    rewrite(llama, plain, set={"general.name": "a model"})
+    found = doctor(plain).identification
+    assert found is not None
+    assert "writer" not in [each.name for each in found.questions]
 
 
 def test_diff_says_which_dialect_explains_it(

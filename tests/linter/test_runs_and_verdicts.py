@@ -15,10 +15,13 @@ from peers.small_files import SMALL_FILES, make
 from test_runtimes import verdicts_of
 
 from i2s_spec.checkup import doctor
-from i2s_spec.convert.convert_file import advice
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.runtimes.conversions import conversions
 from i2s_spec.linter.runtimes.records import RunRecord, records
-from i2s_spec.linter.runtimes.verdicts import Verdict
+from i2s_spec.linter.runtimes.verdicts import Verdict, canonical_verdicts
 from i2s_spec.schema.runtimes import RUNTIMES
 
 #: What verdicts say of a file on which a run had such a result.
@@ -232,16 +235,34 @@ def test_no_row_says_yes_of_what_llama_cpp_refuses(folder: Path, name: str) -> N
 
 def test_doctor_names_the_conversion_that_helps(folder: Path) -> None:
     """Of a llama file with I2_S; none helps 2B-4T, whose activation llama.cpp does not compute."""
-    steps = {
-        name: doctor(make(folder, SMALL_FILES[name])).steps for name in ("llama.i2_s.wide", "bitnet-b1.58.i2_s.wide")
-    }
-    (step,) = [each for each in steps["llama.i2_s.wide"] if " convert " in each.command]
-    assert step.command.endswith("--to TQ2_0")
-    assert "with CUDA, --to Q2_0" in step.why
-    assert not [each for each in steps["bitnet-b1.58.i2_s.wide"] if " convert " in each.command]
+    found = {name: doctor(make(folder, SMALL_FILES[name])) for name in ("llama.i2_s.wide", "bitnet-b1.58.i2_s.wide")}
+    steps = {each.command.partition("--to ")[2]: each.why for each in found["llama.i2_s.wide"].steps}
+    assert "llama.cpp (ggml-org) computes the copy correctly on the CPU" in steps["TQ2_0"]
+    assert "llama.cpp (ggml-org) computes the copy correctly on the GPU with CUDA" in steps["Q2_0"]
+    assert "candle" in steps["F16"]
+    other = found["bitnet-b1.58.i2_s.wide"]
+    assert not [each for each in other.steps if "llama.cpp (ggml-org)" in each.why]
+    assert other.remarks[0].startswith("no conversion makes llama.cpp compute it correctly: it applies SiLU")
 
 
-def test_convert_warns_of_rows_that_are_too_short() -> None:
-    for kind in ("IQ1_BN", "IQ2_BN"):
-        assert "need 512" in " ".join(advice({kind}, "llama", None, None, None, rows=(256, 512)))
-        assert "need 512" not in " ".join(advice({kind}, "llama", None, None, None, rows=(512, 1024)))
+#: Files of each kind that a conversion helps.
+UNCONVERTED = ("llama.i2_s.wide", "bitnet.i2_s.wide", "bitnet-b1.58.i2_s.wide", "llama.q2_0.wide", "llama.iq2_bn.wide",
+               "trained.llama.i2_s", "llama.i2_s", "qwen3-lm.i2_s.wide")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNCONVERTED)
+def test_advice_is_the_verdict_on_the_converted_file(folder: Path, name: str) -> None:
+    """What is said of a copy that was not made is what the verdicts say of it once it is made."""
+    path = make(folder, SMALL_FILES[name])
+    with open_file(path) as file:
+        found = conversions(file, canonical_verdicts(Subject(file)))
+        for each in found:
+            copy = folder / f"{name}.{each.type}.gguf"
+            convert_file(file, copy, to=each.type, force=True)
+            made = {verdict.runtime: verdict for verdict in verdicts_of(copy).values()}
+            for program in each.programs:
+                if program.result in ("correctly", "expected"):
+                    good = [v for v in made.values() if v.loads == "yes" and v.computes == program.result]
+                    assert [v for v in good if program.title in (v.title, v.title.partition(", ")[0].partition(":")[0])]
+    if name in ("llama.i2_s.wide", "bitnet.i2_s.wide", "qwen3-lm.i2_s.wide"):
+        assert {"TQ2_0", "Q2_0"} <= {each.type for each in found}

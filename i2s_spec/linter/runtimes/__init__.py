@@ -10,5 +10,7 @@
       devices             where llama.cpp computes it: on a processor, on a GPU
       records             the runs; Reason, and the citation of its source
 
+    conversions           which conversion of a file makes one that a program computes, and what is lost by one
+
 What is true of each runtime is declared in `schema.runtimes`; `records.json` has the runs.
 """

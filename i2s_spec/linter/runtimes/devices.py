@@ -17,6 +17,17 @@ from i2s_spec.schema.runtimes import Runtime
 
 _TERNARY_ON_CPU: Final = frozenset({"TQ1_0", "TQ2_0"})
 
+#: Types for ternary matrices that are fast on a device, the fastest first; and those that are slow there although they are
+#: computed correctly.
+PREFERRED: Final = {"CPU": ("TQ2_0", "TQ1_0"), "CUDA": ("Q2_0", "F16")}
+SLOW: Final = {"CPU": frozenset({"Q2_0"}), "CUDA": _TERNARY_ON_CPU}
+
+#: What is known of Q2_0 on processors, in tokens per second of CPU time.
+SLOW_Q2_0: Final = (
+    "on x86 it has no vector code for Q2_0: 0.9 tokens per second of CPU time for a model of 2B-4T's shape, and 14 with "
+    "TQ2_0"
+)
+
 
 @cache
 def _rows() -> dict[str, dict[str, Any]]:
@@ -58,11 +69,16 @@ def advice(form: FileForm, runtime: Runtime) -> Iterator[Reason]:
         )
         yield Reason(text, source, "note")
     if "Q2_0" in form.matrices:
-        text = "on x86 it has no vector code for Q2_0: TQ2_0 is 15 to 30 times faster there; with CUDA Q2_0 is faster"
-        yield Reason(text, source, "note")
-    if form.architecture in runtime.heads_on_cpu and "a tied head" in form.features:
+        yield Reason(f"{SLOW_Q2_0}; with CUDA Q2_0 is faster", source, "note")
+    if moved := option(form, runtime):
         text = (
-            f"with CUDA, the head of architecture {form.architecture} stays on the CPU; -ot token_embd=CUDA0 moves it "
+            f"with CUDA, the head of architecture {form.architecture} stays on the CPU; {moved} moves it "
             "(Q2_0: 427 tokens per second, not 93)"
         )
         yield Reason(text, source, "note")
+
+
+def option(form: FileForm, runtime: Runtime) -> str:
+    """The option with which a program also computes the head on the GPU; empty if it does so anyway."""
+    stays = form.architecture in runtime.heads_on_cpu and "a tied head" in form.features
+    return "-ot token_embd=CUDA0" if stays else ""

@@ -15,7 +15,6 @@ from i2s_spec.linter.analysis.context import analysis
 from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.forms import FileForm, form_of
 from i2s_spec.linter.runtimes.records import RUN_PREFIX, Reason, RunRecord, printed
-from i2s_spec.schema.inventory import TERNARY_TYPES
 from i2s_spec.schema.runtimes import LOOKED_UP
 
 if TYPE_CHECKING:
@@ -127,23 +126,6 @@ def _by_architecture(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
             text = f"{who} computed finite values for another file of this architecture, which nobody compared"
             return Reason(text, run.citation, "ran")
     return None
-
-
-#: Types that ternary matrices are converted to, the best first.
-_TARGETS: Final = ("TQ2_0", "Q2_0", "F16")
-
-
-def helpful_types(runtime: Runtime, found: FileForm) -> tuple[str, ...]:
-    """The types to which a conversion of the ternary matrices makes a file that runs show to be computed correctly."""
-    helpful = []
-    for target in _TARGETS:
-        converted = found
-        for kind in found.matrices & set(TERNARY_TYPES):
-            converted = converted.with_matrices(kind, target)
-        shown = runs_of_form(runtime, converted) if converted != found and found.states_activation else []
-        if shown and all(reason.effect in ("right", "likely") for reason in shown):
-            helpful.append(target)
-    return tuple(helpful)
 
 
 # --- programs whose source was not read ------------------------------------------------------------------------------

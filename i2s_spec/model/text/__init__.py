@@ -6,6 +6,7 @@
     perplexity              perplexity by the convention of llama.cpp
     likelihood              which hypothesis about a file is right: the loss of its model under each, on a text
       hypotheses            the possible mistakes of a file, each as a change of a model
+    deep_checks             whether outputs are finite, and the test by a text, for `i2s doctor --deep`
 
 A line calls those that are indented below it; besides, `likelihood` takes the losses of tokens from `perplexity`, which
 checks tokens with `generate`.

@@ -1,0 +1,68 @@
+"""What a model is, in a few sentences: its name, sizes, types of tensors, and tokenizer. Only the header is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.errors import counted, quote
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+
+#: Tensors that are looked at: no model has more.
+_MOST: Final = 65_536
+
+#: Keys of the architecture that give sizes, and what one is called, and several are.
+_SIZES: Final = (
+    ("block_count", "layer", "layers"), ("embedding_length", "wide", "wide"),
+    ("feed_forward_length", "in the feed-forward network", "in the feed-forward network"),
+    ("attention.head_count", "head", "heads"),
+    ("attention.head_count_kv", "of them for keys and values", "of them for keys and values"),
+    ("expert_count", "expert", "experts"), ("context_length", "token of context", "tokens of context"),
+)  # fmt: skip
+
+
+def summary(file: File) -> tuple[str, ...]:
+    """What a file says of the model in it: text from the file is quoted; empty without tensors or an architecture."""
+    architecture = _value(file, "general.architecture")
+    if not isinstance(architecture, str) or not file.index.tensors or file.fault is not None:
+        return ()
+    sizes = [
+        counted(value, one, several)
+        for key, one, several in _SIZES
+        if isinstance(value := _value(file, f"{architecture}.{key}"), int) and not isinstance(value, bool)
+    ]
+    name = _value(file, "general.name")
+    named = f" called {quote(name, 64)}" if isinstance(name, str) and name else ""
+    tensors = list(islice(file.tensors.rows, _MOST))
+    weights = sum(tensor.elements for tensor in tensors)
+    matrices = Counter(tensor.kind for tensor in tensors if len(tensor.ne) > 1 and tensor.raw_name.startswith(b"blk."))
+    tables = Counter(
+        tensor.kind for tensor in tensors if len(tensor.ne) > 1 and not tensor.raw_name.startswith(b"blk.")
+    )
+    types = [f"matrices {_listed(matrices)}"] if matrices else []
+    types += [f"tables {_listed(tables)}"] if tables else []
+    found = [f"a model of architecture {quote(architecture, 64, bare=True)}{named}: {', '.join(sizes)}"]
+    found.append(f"{counted(weights, 'weight')}: {'; '.join(types)}" if types else counted(weights, "weight"))
+    tokenizer = _value(file, "tokenizer.ggml.model")
+    if isinstance(tokenizer, str):
+        pre = _value(file, "tokenizer.ggml.pre")
+        split = f", split as {quote(pre, 32, bare=True)}" if isinstance(pre, str) else ""
+        chat = "a chat template" if "tokenizer.chat_template" in file.metadata else "no chat template"
+        found.append(f"tokenizer {quote(tokenizer, 32, bare=True)}{split}; {chat}")
+    return tuple(found)
+
+
+def _listed(types: Counter[str]) -> str:
+    return " and ".join(f"{name} ({count:,})" for name, count in types.most_common())
+
+
+def _value(file: File, key: str) -> Any:
+    """A value that is no array and not long; None for all else."""
+    metadata = file.metadata
+    if key not in metadata:
+        return None
+    entry = metadata.entry(key)
+    return None if entry.label.startswith("arr") or entry.count > 1 << 12 else metadata.decode(entry)
