@@ -19,6 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import quote
+from i2s_spec.gguf.tensor import FLOATS
 from i2s_spec.schema.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -104,14 +105,16 @@ def form_of(file: File) -> FileForm:
         elif info.name == _HEAD:
             found.add(f"a head of {type_name}")
         elif len(info.ne) > 1 and info.ne[0] > 1 and info.ne[1] > 1 and _LAYER.match(info.name):
-            found.add(f"{_PLAIN[0]}{type_name} with rows {_class_of(info.ne[0])}")
+            found.add(f"{_PLAIN[0]}{type_name} with rows {_class_of(type_name, info.ne[0])}")
     if _TABLE in seen and _HEAD not in seen:
         found.add("a tied head")
     return FileForm(architecture, frozenset(found | _of_keys(file, architecture)))
 
 
-def _class_of(columns: int) -> str:
-    """The class of a size of rows: kernels differ by its magnitude, and by the multiple that it is of."""
+def _class_of(kind: str, columns: int) -> str:
+    """The class of a size of rows: kernels of blocks differ by its magnitude, and by the multiple that it is of."""
+    if kind in FLOATS:
+        return "of any size"
     magnitude = "from 512" if columns >= 512 else "from 128 to 511" if columns >= 128 else "below 128"
     multiple = next((each for each in (256, 128, 64, 32) if columns % each == 0), None)
     return f"{magnitude}, in {multiple}s" if multiple is not None else f"{magnitude}, no multiples of 32"
