@@ -37,7 +37,9 @@ def _constants() -> str:
         members = [f"  I2S_{what}_{name.upper().replace('-', '_')}," for name in names]
         return "\n".join(["enum {", *members, "};", ""])
 
-    kinds = [f"  I2S_KIND_{each.name} = {block_number(each)}, // type {each.type.number}" for each in GROUP_LAYOUTS.values()]
+    kinds = [
+        f"  I2S_KIND_{each.name} = {block_number(each)}, // type {each.type.number}" for each in GROUP_LAYOUTS.values()
+    ]
     return "\n".join([
         f"enum {{ I2S_NO_TRIT = {NO_TRIT} }}; // the value of a code without a meaning",
         "enum {",
@@ -223,6 +225,7 @@ __device__ float i2s_scale_of(const I2sTensor &tensor, i2s_size k) {{
 }}
 """
 
+
 def _kernels() -> str:
     from i2s_spec.model.reference.bitlinear import FLOOR, LARGEST
 
@@ -305,6 +308,7 @@ extern "C" __global__ void i2s_product(I2sTensor tensor, const signed char *code
   }}
 }}
 """
+
 
 _FAST: Final = """\
 // The same for one token, for I2_S in interleave-128/offset-1; each thread takes 16 bytes at a time. Several matrices share

@@ -33,18 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run checks, vectors and figures; the exit status is 1 if a check failed."""
-    from peers import cuda_device
-
     from i2s_spec.exports import export
+    from peers import cuda_device
 
     started, text = time.monotonic(), export("cuda")
     with tempfile.TemporaryDirectory(prefix="i2s-cuda-") as folder:
         device: Any
         try:
-            if options.emulate:
-                device = cuda_device.Emulation(text, Path(folder))
-            else:
-                device = cuda_device.Gpu(cuda_device.ptx(text))
+            emulation = options.emulate and cuda_device.Emulation(text, Path(folder))
+            device = emulation or cuda_device.Gpu(cuda_device.compiled(text))
         except (ImportError, OSError) as reason:
             print(f"skipped: {reason}")
             return 0
@@ -52,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         sound = True
         for name, check in CHECKS.items():
             sound &= _line(name, lambda check=check: check(cuda_device.Kernels(device), _random()))
-        sound &= _line("test vectors", lambda: _vectors(options.emulate))
+        sound &= _line("test vectors", lambda: vectors(options.emulate))
         if not options.emulate:
             for line in figures(device):
                 print(line, flush=True)
@@ -75,7 +72,8 @@ def _line(name: str, check: Callable[[], bool]) -> bool:
     return found == "ok"
 
 
-def _vectors(emulate: bool) -> bool:
+def vectors(emulate: bool) -> bool:
+    """Whether the adapter passes every test vector that it takes."""
     from i2s_spec.conformance.protocol import read_cases
     from i2s_spec.conformance.report import summary
     from i2s_spec.conformance.vectors.all_vectors import write_suite
@@ -83,7 +81,9 @@ def _vectors(emulate: bool) -> bool:
 
     with tempfile.TemporaryDirectory(prefix="i2s-vectors-") as place:
         write_suite(Path(place) / "vectors")
-        found = run_on([sys.executable, str(ADAPTER), *["--emulate"][: int(emulate)]], read_cases(Path(place) / "vectors"))
+        found = run_on(
+            [sys.executable, str(ADAPTER), *["--emulate"][: int(emulate)]], read_cases(Path(place) / "vectors")
+        )
     print(summary(found))
     return all(each.status.value not in ("fail", "errored") for each in found.results)
 
@@ -232,6 +232,7 @@ CHECKS: Final[dict[str, Callable[[Kernels, Any], bool]]] = {
 def figures(gpu: Gpu) -> list[str]:
     """A line for each product: microseconds, and bytes of weights a second."""
     import numpy as np
+
     from peers.cuda_device import Product
 
     random, lines, copies = np.random.default_rng(1), [], 8
@@ -273,7 +274,9 @@ def figures(gpu: Gpu) -> list[str]:
             numbers = [ctypes.c_int(each) for each in (rows, cols, tokens)]
             arguments = [ctypes.c_uint64(each) for each in (weights[0], codes, sums, products)]
 
-            def batch(grid: tuple[int, int] = (-(-rows // 128), -(-tokens // 64)), all: Any = (*arguments, *numbers)) -> None:
+            def batch(
+                grid: tuple[int, int] = (-(-rows // 128), -(-tokens // 64)), all: Any = (*arguments, *numbers)
+            ) -> None:
                 gpu.launch("i2s_product_mma", grid, 256, all)
 
             spent = gpu.microseconds(batch)

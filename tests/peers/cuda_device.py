@@ -18,9 +18,6 @@ import numpy as np
 
 from i2s_spec.exports import cuda
 
-#: The architecture that the kernels need, as an option of NVRTC: PTX for it runs on every later one.
-ARCHITECTURE: Final = "-arch=compute_80"
-
 #: What outputs hold before a kernel writes them, and behind them.
 _POISON: Final = 0x77
 _GUARD: Final = 64
@@ -55,9 +52,7 @@ class Device(Protocol):
     def get(self, pointer: int, size: int) -> bytes:
         """Bytes of memory, after all launches."""
 
-    def launch(
-        self, kernel: str, grid: tuple[int, int], block: int, arguments: Sequence[Any], shared: int = 0
-    ) -> None:
+    def launch(self, kernel: str, grid: tuple[int, int], block: int, arguments: Sequence[Any], shared: int = 0) -> None:
         """Start a kernel; arguments are ctypes values."""
 
 
@@ -65,8 +60,8 @@ def _pointers(arguments: Sequence[Any]) -> Any:
     return (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
 
 
-def ptx(text: str, options: Sequence[str] = ()) -> bytes:
-    """The text in PTX, with a zero behind it.
+def compiled(text: str, options: Sequence[str] = (), architecture: str = "compute_80") -> bytes:
+    """The text in PTX, which drivers compile for this architecture and later ones; for `sm_80` the code of that one.
 
     :raises ImportError: without NVRTC
     :raises ValueError: for a text that it does not compile
@@ -76,17 +71,17 @@ def ptx(text: str, options: Sequence[str] = ()) -> bytes:
     folder = Path(next(iter(nvidia.cuda_nvrtc.__path__)))
     nvrtc = ctypes.CDLL(str(next(folder.glob("lib/libnvrtc.so*"))))
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    words = [each.encode() for each in (ARCHITECTURE, *options)]
+    words = [each.encode() for each in (f"-arch={architecture}", *options)]
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"i2s.cu", 0, None, None)
     status = nvrtc.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
-    what = "ProgramLog" if status else "PTX"
+    what = "ProgramLog" if status else "PTX" if architecture.startswith("compute") else "CUBIN"
     getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     found = ctypes.create_string_buffer(size.value)
     getattr(nvrtc, f"nvrtcGet{what}")(program, found)
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     if status:
         raise ValueError(found.value.decode())
-    return found.value + b"\0"
+    return found.raw
 
 
 class Gpu:
@@ -96,7 +91,7 @@ class Gpu:
     :raises RuntimeError: for an error of the driver
     """
 
-    def __init__(self, compiled: bytes) -> None:
+    def __init__(self, module: bytes) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1")
         device, context, name = ctypes.c_int(), ctypes.c_void_p(), ctypes.create_string_buffer(100)
         self._module, self._stream, version = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
@@ -108,7 +103,7 @@ class Gpu:
         self._do("cuDeviceGetName", name, 100, device)
         self._do("cuDriverGetVersion", ctypes.byref(version))
         self._do("cuStreamCreate", ctypes.byref(self._stream), 1)  # not ordered with the default stream
-        self._do("cuModuleLoadData", ctypes.byref(self._module), compiled)
+        self._do("cuModuleLoadData", ctypes.byref(self._module), module)
         self.name = f"{name.value.decode()}, driver for CUDA {version.value // 1000}.{version.value % 1000 // 10}"
 
     def _do(self, function: str, *arguments: Any) -> None:
@@ -130,9 +125,7 @@ class Gpu:
         self._do("cuMemcpyDtoH_v2", found, ctypes.c_uint64(pointer), ctypes.c_size_t(size))
         return found.raw
 
-    def launch(
-        self, kernel: str, grid: tuple[int, int], block: int, arguments: Sequence[Any], shared: int = 0
-    ) -> None:
+    def launch(self, kernel: str, grid: tuple[int, int], block: int, arguments: Sequence[Any], shared: int = 0) -> None:
         if kernel not in self._kernels:
             self._kernels[kernel] = ctypes.c_void_p()
             self._do("cuModuleGetFunction", ctypes.byref(self._kernels[kernel]), self._module, kernel.encode())
@@ -183,9 +176,10 @@ class Emulation:
         subprocess.run(words, check=True)
         self._library = ctypes.CDLL(str(library))
         self._memory: list[Any] = []
-        self.name = "g++ " + subprocess.run(
-            ["g++", "-dumpfullversion"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        self.name = (
+            "g++ "
+            + subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
+        )
 
     def put(self, data: bytes) -> int:
         memory = ctypes.create_string_buffer(len(data) + 256)
@@ -197,9 +191,7 @@ class Emulation:
     def get(self, pointer: int, size: int) -> bytes:
         return ctypes.string_at(pointer, size)
 
-    def launch(
-        self, kernel: str, grid: tuple[int, int], block: int, arguments: Sequence[Any], shared: int = 0
-    ) -> None:
+    def launch(self, kernel: str, grid: tuple[int, int], block: int, arguments: Sequence[Any], shared: int = 0) -> None:
         if not self._library.emulated(kernel.encode(), *grid, block, _pointers(arguments)):
             raise RuntimeError(f"{kernel}: threads wait for one that has ended")
 
@@ -228,9 +220,7 @@ class Kernels:
         places = iter(outputs)
         values = [ctypes.c_uint64(next(places)) if each is None else each for each in arguments]
         self.device.launch(kernel, grid, block, values, shared)
-        return [
-            self._output(pointer, size, *of) for pointer, size, of in zip(outputs, sizes, wanted, strict=True)
-        ]
+        return [self._output(pointer, size, *of) for pointer, size, of in zip(outputs, sizes, wanted, strict=True)]
 
     def _output(self, pointer: int, size: int, kind: Any, shape: Any) -> Any:
         data = self.device.get(pointer, size + _GUARD)
@@ -288,7 +278,12 @@ class Kernels:
         """Sums int32 [T, N]."""
         rows, cols = shape
         numbers = [ctypes.c_int(each) for each in (rows, cols, len(codes))]
-        arguments = [self._in(np.frombuffer(data, np.uint8)), self._in(codes), self._in(codes.sum(1, dtype=np.int32)), None]
+        arguments = [
+            self._in(np.frombuffer(data, np.uint8)),
+            self._in(codes),
+            self._in(codes.sum(1, dtype=np.int32)),
+            None,
+        ]
         grid = (-(-rows // 128), -(-len(codes) // 64))
         return self._run("i2s_product_mma", grid, 256, [*arguments, *numbers], [(np.int32, (len(codes), rows))])[0]
 

@@ -11,7 +11,7 @@ import numpy as np
 from speak import RejectedError, speak
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from peers.cuda_device import Emulation, Gpu, Kernels, ptx
+from peers.cuda_device import Emulation, Gpu, Kernels, compiled
 
 from i2s_spec.exports import cuda, wgsl
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
@@ -82,7 +82,7 @@ def answer(op, path, args, second=None):
 
 with tempfile.TemporaryDirectory(prefix="i2s-cuda-") as folder:
     emulate = "--emulate" in sys.argv
-    device = Emulation(cuda.text(), Path(folder)) if emulate else Gpu(ptx(cuda.text()))
+    device = Emulation(cuda.text(), Path(folder)) if emulate else Gpu(compiled(cuda.text()))
 kernels = Kernels(device)
 speak(
     {"name": "CUDA C, emulated" if emulate else "CUDA C", "version": device.name, "language": "cuda"},
