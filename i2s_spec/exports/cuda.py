@@ -327,9 +327,10 @@ struct I2sProduct {
 extern __shared__ uint4 i2s_shared_codes[];
 
 extern "C" __global__ void i2s_product_dp4a(const I2sProduct *matrices, int count) {
-  int m = 0;
-  while (m + 1 < count && matrices[m + 1].first_block <= (int)blockIdx.x) {
-    m++;
+  int m = -1; // each thread looks at another matrix
+  for (int start = 0; start < count; start += blockDim.x) {
+    const int i = start + threadIdx.x;
+    m += __syncthreads_count(i < count && matrices[i].first_block <= (int)blockIdx.x);
   }
   const I2sProduct matrix = matrices[m];
   // 64 weights are in 16 bytes of a block, and belong to 16 columns in each of its quarters. Codes of a quarter that

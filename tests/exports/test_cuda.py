@@ -32,11 +32,6 @@ def test_kernels_are_equal_to_the_definitions(kernels: cuda_device.Kernels, name
     assert command.CHECKS[name](kernels, np.random.default_rng(7))
 
 
-@needs_compiler
-def test_vectors() -> None:
-    assert command.vectors(emulate=True)
-
-
 #: A change of the text, and the check that finds it.
 BROKEN = {
     "other order of quarters": ("w.x >> shift", "w.x >> 6 - shift", "products: any type, dp4a, mma"),

@@ -13,12 +13,16 @@ import ctypes
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from peers.cuda_device import Gpu, Kernels
+
+#: Bytes of weights that no cache of a GPU holds.
+_CACHE: Final = 1 << 28
 
 ADAPTER: Final = Path(__file__).with_name("adapters") / "cuda.py"
 
@@ -229,61 +233,55 @@ CHECKS: Final[dict[str, Callable[[Kernels, Any], bool]]] = {
 }
 
 
-def figures(gpu: Gpu) -> list[str]:
-    """A line for each product: microseconds, and bytes of weights a second."""
+def figures(gpu: Gpu) -> Iterator[str]:
+    """A line for each product: microseconds, and bytes of weights a second. Weights come from memory, not from a cache."""
     import numpy as np
 
+    from i2s_spec.errors import counted
+
+    random = np.random.default_rng(1)
+    codes, sums, products = random.bytes(1 << 24), bytes(1 << 16), bytes(1 << 27)
+    activations = [gpu.put(data) for data in (codes, sums, products)]
+    for shapes in (*((each,) for each in LAYER), ((128256, 2560, 8),), LAYER):
+        size = sum(rows * cols // 4 for rows, cols, _ in shapes)
+        copies = max(8, -(-_CACHE // size))
+        weights = gpu.put(random.bytes(size * copies))
+        name = " + ".join(f"{rows}x{cols}" for rows, cols, _ in shapes)
+        for together in (False, True):
+            calls = _calls(gpu, shapes * copies, weights, activations, together)
+            spent = gpu.microseconds(partial(_launch, gpu, calls))
+            how = counted(len(calls), "launch", "launches")
+            yield f"one token, {copies} times {name}, {how}: {spent:.1f} us, {size * copies / spent / 1000:.0f} GB/s"
+    for rows, cols, _ in LAYER:
+        pointers = [ctypes.c_uint64(each) for each in (gpu.put(random.bytes(rows * cols // 4)), *activations)]
+        for tokens in (16, 64, 512, 2048):
+            arguments = [*pointers, *(ctypes.c_int(each) for each in (rows, cols, tokens))]
+            grid = (-(-rows // 128), -(-tokens // 64))
+            spent = gpu.microseconds(partial(gpu.launch, "i2s_product_mma", grid, 256, arguments))
+            yield f"{tokens} tokens, {rows}x{cols}: {spent:.1f} us, {2e-6 * rows * cols * tokens / spent:.0f} TOP/s"
+
+
+def _calls(
+    gpu: Gpu, shapes: Sequence[tuple[int, int, int]], weights: int, activations: list[int], together: bool
+) -> list[tuple[int, list[Any], int]]:
+    """Launches of matrices that follow each other in memory: blocks, arguments, shared memory."""
     from peers.cuda_device import Product
 
-    random, lines, copies = np.random.default_rng(1), [], 8
-    codes = gpu.put(random.integers(-127, 128, 1 << 24, np.int8).tobytes())
-    sums = gpu.put(bytes(1 << 16))
-    products = gpu.put(bytes(1 << 27))
-
-    def one(layers: int, shapes: tuple[tuple[int, int, int], ...], weights: list[int], together: bool) -> None:
-        matrices, first = [], 0
-        for i in range(layers):
-            for at, (rows, cols, threads) in zip(weights, shapes, strict=True):
-                place = at + i * rows * cols // 4
-                matrices.append(Product(place, codes, sums, products, rows, cols, threads, first))
-                first += -(-rows * threads // 128) if together else 0
-        parts = [matrices] if together else [[each] for each in matrices]
-        for part in parts:
-            grid = first if together else -(-part[0].rows * part[0].threads // 128)
-            arguments = [ctypes.c_uint64(_placed(gpu, part)), ctypes.c_int(len(part))]
-            calls.append((grid, arguments, max(each.cols for each in part)))
-
-    for shapes in (*((each,) for each in LAYER), ((128256, 2560, 8),), LAYER):
-        weights = [gpu.put(random.bytes(rows * cols // 4 * copies)) for rows, cols, _ in shapes]
-        size = sum(rows * cols // 4 for rows, cols, _ in shapes) * copies
-        for together in (False, True):
-            calls: list[tuple[int, list[Any], int]] = []
-            one(copies, shapes, weights, together)
-
-            def launches(calls: list[tuple[int, list[Any], int]] = calls) -> None:
-                for grid, arguments, shared in calls:
-                    gpu.launch("i2s_product_dp4a", (grid, 1), 128, arguments, shared)
-
-            spent = gpu.microseconds(launches)
-            name = " + ".join(f"{rows}x{cols}" for rows, cols, _ in shapes)
-            how = "one launch" if together else f"{len(calls)} launches"
-            lines.append(f"one token, {copies} of {name}, {how}: {spent:.1f} us, {size / spent / 1000:.0f} GB/s")
-    for rows, cols, _ in LAYER:
-        weights = [gpu.put(random.bytes(rows * cols // 4))]
-        for tokens in (16, 64, 512, 2048):
-            numbers = [ctypes.c_int(each) for each in (rows, cols, tokens)]
-            arguments = [ctypes.c_uint64(each) for each in (weights[0], codes, sums, products)]
-
-            def batch(
-                grid: tuple[int, int] = (-(-rows // 128), -(-tokens // 64)), all: Any = (*arguments, *numbers)
-            ) -> None:
-                gpu.launch("i2s_product_mma", grid, 256, all)
-
-            spent = gpu.microseconds(batch)
-            rate = 2e-6 * rows * cols * tokens / spent
-            lines.append(f"{tokens} tokens, {rows}x{cols}: {spent:.1f} us, {rate:.0f} TOP/s")
-    return lines
+    made, first = [], 0
+    for rows, cols, threads in shapes:
+        made.append(Product(weights, *activations, rows, cols, threads, first))
+        weights += rows * cols // 4
+        first += -(-rows * threads // 128) if together else 0
+    calls = []
+    for part in [made] if together else [[each] for each in made]:
+        last = part[-1]
+        blocks = last.first_block - (-last.rows * last.threads // 128)
+        array = gpu.put(b"".join(bytes(each) for each in part))
+        arguments = [ctypes.c_uint64(array), ctypes.c_int(len(part))]
+        calls.append((blocks, arguments, max(each.cols for each in part)))
+    return calls
 
 
-def _placed(gpu: Gpu, matrices: list[Any]) -> int:
-    return gpu.put(b"".join(bytes(each) for each in matrices))
+def _launch(gpu: Gpu, calls: list[tuple[int, list[Any], int]]) -> None:
+    for blocks, arguments, shared in calls:
+        gpu.launch("i2s_product_dp4a", (blocks, 1), 128, arguments, shared)

@@ -77,6 +77,16 @@ static uint4 __ldg(const uint4 *at) { return *at; }
 static void atomicMax(unsigned *at, unsigned value) { *at = max(*at, value); }
 static void atomicAdd(int *at, int value) { *at += value; }
 static void __syncthreads() { wait_at(whole_block); }
+static int __syncthreads_count(int condition) {
+  static int total;
+  total += condition != 0;
+  wait_at(whole_block);
+  const int found = total;
+  wait_at(whole_block);
+  if (threadIdx.x == 0) total = 0;
+  wait_at(whole_block);
+  return found;
+}
 static unsigned __reduce_max_sync(unsigned, unsigned value) {
   unsigned found = 0;
   in_warp(&value, 1, [&](unsigned (*of)[6]) { for (int i = 0; i < 32; i++) found = max(found, of[i][0]); });
