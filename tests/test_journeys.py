@@ -189,7 +189,7 @@ def _one_layout_is_recognized(copy: Copy) -> None:
 
 
 def _one_layout_is_exported(copy: Copy) -> None:
-    for form in ("ksy", "hexpat", "c", "wgsl", "json"):
+    for form in ("ksy", "hexpat", "c", "wgsl", "cuda", "json"):
         text = copy.i2s("schema", "--format", form).lower()
         assert "swapped_32" in text or "swapped-32" in text, form
     assert "swapped-32" in copy.python("-c", "from i2s_spec.exports import javascript; print(javascript.text())")

@@ -413,7 +413,7 @@ class Maker:
         yield from (f"explain {code} --example" for code in self.every(codes, 20))
         yield "rules --write pages;rules --check pages"
         yield from (f"rules {words}" for words in "/--json/G/I1/H/X/none/--profiles".split("/"))
-        for form in "json ksy hexpat c wgsl registry registry-tsv".split():
+        for form in "json ksy hexpat c wgsl cuda registry registry-tsv".split():
             yield f"schema --format {form}"
             yield f"schema --format {form} -o out"
         yield from (f"vectors export {words}" for words in ("suite", "--malformed mal", "--malformed mal --no-i2s -q"))

@@ -183,12 +183,12 @@ def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
 @click.command(
     "schema",
     epilog="Example:  i2s schema --format c -o i2s.h",
-    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern, C header or WGSL.",
+    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern, C header, WGSL or CUDA C.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "ksy", "hexpat", "c", "wgsl", "registry", "registry-tsv"]),
+    type=click.Choice(["json", "ksy", "hexpat", "c", "wgsl", "cuda", "registry", "registry-tsv"]),
     default="json",
     show_default=True,
 )
@@ -203,6 +203,7 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
     hexpat   a pattern of the hex editor ImHex
     c        a C99 header: a bounded walk over a file, a decoder and an encoder for every dialect
     wgsl     compute shaders: decode, dequantise, the product with codes of activations, and these codes
+    cuda     kernels in CUDA C: the same, and products of one token and of many tokens
     registry, registry-tsv   every meaning of every type number from 29 on, as JSON (registry.schema.json) or TSV
 
     All are written from the declarations that this package itself reads by.

@@ -109,10 +109,10 @@ def _of_scale(case: VectorCase, data: NDArray[np.uint8], want: float, got: float
     if np.float32(got) == np.float32(1) / np.float32(want):
         yield MISTAKES["scale-reciprocal"].answer
     tail, place = data[-TAIL_BYTES:].tobytes(), MISTAKES["scale-place"].answer
-    for offset in range(4, TAIL_BYTES, 4):
+    for offset in range(4, len(tail) - 3, 4):  # small tensors of block types are shorter than a tail
         if abs(float(np.frombuffer(tail, "<f4", 1, offset)[0])) == got:
             yield place.format(place=f"{counted(offset, 'byte')} after its place")
-    if abs(float(np.frombuffer(tail, ">f4", 1)[0])) == got:
+    if len(tail) >= 4 and abs(float(np.frombuffer(tail, ">f4", 1)[0])) == got:
         yield MISTAKES["scale-byte-order"].answer
     before = data[-TAIL_BYTES - 4 : -TAIL_BYTES].tobytes()
     if len(before) == 4 and abs(float(np.frombuffer(before, "<f4")[0])) == got:

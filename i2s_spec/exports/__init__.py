@@ -1,4 +1,4 @@
-"""The schema in other languages: JSON, Kaitai Struct, ImHex, C and WGSL; and the registry of type numbers.
+"""The schema in other languages: JSON, Kaitai Struct, ImHex, C, WGSL and CUDA C; and the registry of type numbers.
 
 `export` writes them. Each is made from the declarations in `schema/` and from nothing else:
 
@@ -7,6 +7,7 @@
     c_header      a C header: decoder and bounded walker
       c_blocks    its types with a scale for each group, and numbers that several types share; for `imhex` too
     wgsl          compute shaders: decode, dequantise, product, codes
+    cuda          kernels in CUDA C: the same, and the products of one token and of many as a GPU is fast
     json_form     the schema and the registry as JSON, the registry as a table; the shapes of records, for all others
     javascript    the script of the interactive page; the formulas of layouts in other languages, for all others
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from i2s_spec.exports import c_header, imhex, json_form, kaitai, wgsl
+from i2s_spec.exports import c_header, cuda, imhex, json_form, kaitai, wgsl
 
 #: The forms that `export` can write: name -> (file name, the function that makes its text).
 FORMS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
@@ -27,6 +28,7 @@ FORMS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "hexpat": ("gguf_i2s.hexpat", imhex.text),
     "c": ("i2s.h", c_header.text),
     "wgsl": ("i2s.wgsl", wgsl.text),
+    "cuda": ("i2s.cu", cuda.text),
     "registry": ("type_numbers.json", json_form.json_text),
     "registry-tsv": ("type_numbers.tsv", json_form.tsv_text),
 }

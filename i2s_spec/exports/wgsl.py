@@ -59,12 +59,16 @@ def _places() -> str:
     ])  # fmt: skip
 
 
-def _trits() -> str:
-    """The trits of each code map, packed: two bits for each code, the trit + 1, or 3 for none."""
-    packed = {
-        i: f"return {sum((3 if trit is None else trit + 1) << 2 * code for code, trit in enumerate(each.trits))}u;"
+def packed_trits() -> dict[int, int]:
+    """The trits of each code map, by its place: two bits for each code, the trit + 1, or 3 for none."""
+    return {
+        i: sum((3 if trit is None else trit + 1) << 2 * code for code, trit in enumerate(each.trits))
         for i, each in enumerate(CODE_MAPS.values())
     }
+
+
+def _trits() -> str:
+    packed = {i: f"return {trits}u;" for i, trits in packed_trits().items()}
     return "\n".join([
         "// The trits of the codes 0 to 3, plus 1, two bits each; 3 for the code without a meaning: clause 5.4.",
         _switch("i2s_trits_of(code_map: u32) -> u32", "code_map", packed),

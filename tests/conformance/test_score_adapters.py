@@ -45,7 +45,9 @@ def test_adapters_from_the_text_pass(name: str, suite: CaseFolder, tmp_path: Pat
         command = each.command(tmp_path)
     except MissingError as reason:
         pytest.skip(str(reason))
-    run = run_cases(ProtocolAsker(command, BOUNDS), suite.chosen(["decode", "dequant"]), suite.version)
+    run = run_cases(
+        ProtocolAsker(command, BOUNDS), suite.chosen(["decode", "dequant", "activation", "bitlinear"]), suite.version
+    )
     assert [(result.id, result.text) for result in run.results if result.status is Status.FAIL] == []
     assert run.counts["pass"] >= 30
     assert run.phases[0] == run.phases[1] >= 3
@@ -101,6 +103,15 @@ def test_any_answer_can_be_compared_and_explained(suite: CaseFolder) -> None:
             assert difference(case, want, got) or case.method != "exact" or got == want
             assert isinstance(explained(case, want, got), str)
         assert (difference(case, want, want), explained(case, want, want)) == ("", "")
+
+
+def test_a_wrong_scale_is_explained_for_the_smallest_tensors(suite: CaseFolder) -> None:
+    for case in suite.chosen(["dequant"]):
+        if case.answer is not None:
+            want = np.frombuffer(expected_bytes(case) or b"", "<f4")
+            with np.errstate(all="ignore"):
+                got = np.sign(want) * np.float32(0.1)
+            assert isinstance(explained(case, want.tobytes(), got.tobytes()), str)
 
 
 def test_records_hold_no_paths_and_no_escapes() -> None:

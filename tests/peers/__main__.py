@@ -10,6 +10,7 @@ python tests/peers matrix ...          what lint finds of what llama.cpp refuses
 python tests/peers sound ...           what lint finds in files of llama.cpp's converter and quantiser
 python tests/peers exports ...         which languages and tools read files by the exports
 python tests/peers change IN OUT NAME    a copy with a feature more; quantise IN OUT TYPE: by llama.cpp's library
+python tests/peers cuda ...            whether the exported kernels in CUDA C are right, on a GPU, and how fast
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import exports, matrix, sound
+from peers import cuda, exports, matrix, sound
 from peers.arch_tables import command as table
 from peers.implementations import MissingError, implementations
 from peers.programs import PROGRAM, PROGRAMS
 
 #: Actions with arguments of their own, each a module with `add_arguments` and `run`.
-COMMANDS = {"table": table, "matrix": matrix, "sound": sound, "exports": exports}
+COMMANDS = {"table": table, "matrix": matrix, "sound": sound, "exports": exports, "cuda": cuda}
 
 IMPLEMENTATION = {each.name: each for each in implementations()}
 

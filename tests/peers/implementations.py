@@ -46,6 +46,7 @@ def implementations() -> tuple[Implementation, ...]:
         Implementation("c-from-the-text", lambda to: _built(to, "from_the_text.c", ["cc", "-O2", "-o"]), False),
         Implementation("rust-from-the-text", lambda to: _built(to, "from_the_text.rs", ["rustc", "-O", "-o"]), False),
         Implementation("wgsl-from-the-schema", _wgsl, False),
+        Implementation("cuda-from-the-schema", _cuda, False),
         Implementation("go-from-the-text", lambda to: _built(to, "from_the_text.go", ["go", "build", "-o"]), False),
     )
 
@@ -87,6 +88,11 @@ def _wgsl(_: Path) -> list[str]:
     except (ImportError, RuntimeError) as error:
         raise MissingError(f"no wgpu, or no Vulkan device: {error}") from None
     return [sys.executable, _path("wgsl.py")]
+
+
+def _cuda(_: Path) -> list[str]:
+    _tool("g++")
+    return [sys.executable, _path("cuda.py"), "--emulate"]
 
 
 def _ggml(_: Path) -> list[str]:

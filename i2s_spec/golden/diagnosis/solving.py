@@ -315,7 +315,7 @@ def _lattice(units: Doubles, noise: Doubles) -> float | None:
     values, rough = units[fine], np.broadcast_to(noise[:, None], units.shape)[fine]
     order = np.argsort(np.abs(np.abs(values) - MOST_STEPS / 4), kind="stable")[:ENOUGH]
     values, rough = values[order], rough[order]
-    keep = np.abs(values) > 1
+    keep = (np.abs(values) > 1) & (np.abs(values) <= MOST_STEPS)
     values, rough = values[keep], rough[keep]
     if len(values) < FEWEST:
         return None

@@ -1,4 +1,4 @@
-"""The table of the page on exports, from the results of `python tests/peers exports`, and the annex with the shaders."""
+"""The table of the page on exports, from what `python tests/peers exports` found; the annexes with shaders and kernels."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ from typing import Final
 
 from i2s_site.checkout import root
 from i2s_site.runtimes import table
-from i2s_spec.exports import wgsl
+from i2s_spec.exports import cuda, wgsl
 from i2s_spec.linter.runtimes.records import DecoderRun, decoders
 
-_SHADERS: Final = """\
-# Compute shaders
+_ANNEX: Final = """\
+# {title}
 
-This annex is normative. It says in WGSL what the clauses say that its comments cite; where both differ, the clauses
-apply. `i2s schema --format wgsl` writes it from the declarations of
+This annex is normative. It says in {language} what the clauses say that its comments cite; where both differ, the clauses
+apply. `i2s schema --format {form}` writes it from the declarations of
 [5.3](../05-payload.md#53-blocks-remainders-and-row-boundaries) to
-[5.6](../05-payload.md#56-types-with-a-scale-for-each-group); [its page](../exports.md#wgsl) says on what it was run.
+[5.6](../05-payload.md#56-types-with-a-scale-for-each-group); [its page](../exports.md#{anchor}) says on what it was run.
 
-```wgsl
+```{form}
 {text}```
 """
 
 
 def shaders_page() -> str:
     """The annex with the shaders."""
-    return _SHADERS.format(text=wgsl.text())
+    return _ANNEX.format(title="Compute shaders", language="WGSL", form="wgsl", anchor="wgsl", text=wgsl.text())
+
+
+def kernels_page() -> str:
+    """The annex with the kernels."""
+    return _ANNEX.format(title="CUDA kernels", language="CUDA C", form="cuda", anchor="cuda-c", text=cuda.text())
 
 
 def read_by() -> str:
     """A row for each language and tool that read the files."""
-    shaders = next(run for run in decoders() if run.id == "wgsl-from-the-schema")
+    run = {each.id: each for each in decoders()}
+    shaders, kernels = run["wgsl-from-the-schema"], run["cuda-from-the-schema"]
     rows = json.loads((root() / "tests" / "peers" / "exports.json").read_text(encoding="utf-8"))["rows"]
     return table(
         ["export", "read in", "with", "sound files, each field equal", "malformed files that end in an error", "run"],
@@ -46,12 +52,15 @@ def read_by() -> str:
             ]
             for row in rows
         ]
-        + [["WGSL", "wgpu", shaders.version, f"{shaders.counts['pass']} of {_all(shaders)} vectors", "", "in CI"]],
+        + [
+            ["WGSL", "wgpu", shaders.version, _vectors(shaders), "", "in CI"],
+            ["CUDA C", "emulation on a processor, no GPU", kernels.version, _vectors(kernels), "", "in CI"],
+        ],
     )
 
 
-def _all(run: DecoderRun) -> int:
-    return run.counts["pass"] + run.counts["fail"]
+def _vectors(run: DecoderRun) -> str:
+    return f"{run.counts['pass']} of {run.counts['pass'] + run.counts['fail']} vectors"
 
 
 def _date(text: str) -> str:

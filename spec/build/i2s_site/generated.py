@@ -32,6 +32,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "layouts.md": layouts.page,
     "annexes/registry.md": annexes.registry_page,
     "annexes/shaders.md": exports.shaders_page,
+    "annexes/kernels.md": exports.kernels_page,
     "tutorials/notebook.md": notebook.page,
     "tutorials/notebook.ipynb": notebook.as_ipynb,
     "assets/palette.css": svg.site_style,
