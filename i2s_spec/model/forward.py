@@ -370,7 +370,9 @@ class GraphRunner:
     def _operations(self, tokens: int) -> Operations:
         """The operations for a pass of so many tokens."""
         profile = self.operations.profile.of(tokens)
-        return self.operations if profile is self.operations.profile else operations_of(profile, self.operations.threads)
+        return (
+            self.operations if profile is self.operations.profile else operations_of(profile, self.operations.threads)
+        )
 
     def _run(
         self,
