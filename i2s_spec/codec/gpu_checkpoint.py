@@ -55,7 +55,8 @@ def unpack(data: Any, shape: tuple[int, int]) -> NDArray[np.int8]:
     rows, columns = _checked(shape)
     packed = np.frombuffer(data, np.uint8)
     if packed.size != rows * columns // 4:
-        raise ValueError(f"{rows} x {columns} elements take {rows * columns // 4:,} bytes; there are {packed.size:,}")
+        wanted = counted(rows * columns // 4, "byte")
+        raise ValueError(f"a matrix of {rows} x {columns} takes {wanted}; there are {packed.size:,}")
     tiles = packed.reshape(rows // 16, columns // 32, 2, 2, 8, 4).transpose(0, 2, 4, 1, 3, 5)
     codes = tiles[..., None, :] >> (2 * np.arange(4, dtype=np.uint8))[:, None] & 3
     found = codes.reshape(rows, columns)
