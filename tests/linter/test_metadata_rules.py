@@ -650,3 +650,11 @@ def test_ends_of_turns() -> None:
     assert turns(b"{{ messages }}<|eot_id|>{{ eos_token }}") == turns(b"<|eot_id|><|end_of_text|>") == set()
     assert turns(b"{{ messages }}<|im_end|>") == {"T020"}  # no token
     assert turns(b"") == turns(b" \n", named=True) == {"T027"}
+
+
+def test_keys_of_signed_manifests_and_of_tritium_are_known() -> None:
+    model = Model("bitnet-b1.58")
+    for key in ("c2pa:manifest", "c2pa:manifest.uri", "tritium.version"):
+        model.add(key, ValueType.STRING, b"x")
+    assert not {"G207", "M017"} & {finding.code for finding in lint(model.built()).findings}
+    assert {"G207", "M017"} <= {f.code for f in lint(model.add("c2pa:other", ValueType.STRING, b"x").built()).findings}

@@ -12,6 +12,8 @@ from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+#: Keys of a published convention, of c2pa-ml: a signed manifest in the file, which is not bound to its bytes.
+_MANIFESTS = (b"c2pa:manifest", b"c2pa:manifest.uri")
 _STRING, _ARRAY = int(ValueType.STRING), int(ValueType.ARRAY)
 
 
@@ -161,14 +163,15 @@ def key_not_snake_case(subject: Subject) -> Iterator[Finding]:
     """A key is not made of lower_snake_case segments.
 
     Why: the GGUF document asks for segments of lower-case letters, digits and underscores, joined by dots. Loaders do
-    not check this. BitNet's own architecture names ('bitnet-b1.58') break the rule; they are not reported.
+    not check this. BitNet's own architecture names ('bitnet-b1.58') and the keys of signed manifests ('c2pa:manifest')
+    break the rule; they are not reported.
 
     Example: 'General.Name'.
 
     Fix: rename the key if no program reads it under its current name.
     """
     for i, name in subject.odd_keys:
-        if name and name.isascii() and not _CONTROL.search(name):
+        if name and name.isascii() and not _CONTROL.search(name) and name not in _MANIFESTS:
             yield key_not_snake_case.at(subject.key_span(i), key=name)
 
 
