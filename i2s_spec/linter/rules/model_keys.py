@@ -225,7 +225,8 @@ def name_missing(subject: Subject) -> Iterator[Finding]:
 
 #: First segments of keys that do not belong to the model and that the schema does not list.
 _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", b"general.dataset.", b"general.source.",
-                  b"general.quantized_by", b"imatrix.", b"tokenizer.chat_template.", b"tritium.", b"c2pa:manifest")  # fmt: skip
+                  b"general.quantized_by", b"imatrix.", b"tokenizer.chat_template.", b"tritium.",
+                  b"c2pa:manifest")  # fmt: skip
 
 
 @rule("M017", "keys-undeclared", "keys that the specification does not know: {got}; the first is {key}", severity=NOTE,
