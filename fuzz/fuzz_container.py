@@ -12,6 +12,7 @@ import io
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
@@ -20,7 +21,7 @@ from typing import Any
 
 from harness import SIXTHS, broken, changed, replayed, require_answers, search, sentence
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, ReadOnWarning
 from i2s_spec.gguf import strings
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -129,8 +130,9 @@ def _cut_while_open(path: Path, data: bytes) -> None:
         span, big = entry.value_span, file.byte_order == "big"
         if entry.element == ValueType.STRING:
             _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
-    for tensor in list(file.tensors.rows)[:8]:
-        _asked(tensor.read, len(data))
+    with suppress(FormatError):  # where the tensors lie may show in their bytes only
+        for tensor in list(file.tensors.rows)[:8]:
+            _asked(tensor.read, len(data))
     for start, length in ((-1, 2), (0, len(data) + 1), (0, -1)):
         with suppress(FormatError):
             raise AssertionError(source.read(start, length))
@@ -194,7 +196,9 @@ def _opened_anyhow(path: Path, data: bytes) -> None:
         _asked(partial(source_of, refused), len(data))
     _asked(lambda: str(File(_stingy(data)).fault), len(data))
     try:
-        open_file(io.BytesIO(data)).close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReadOnWarning)
+            open_file(io.BytesIO(data)).close()
     except FormatError as error:
         if str(error) != wanted:
             raise

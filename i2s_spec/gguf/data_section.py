@@ -88,8 +88,9 @@ class DataSection:
             return True
         if not look:
             return False
-        before = min(index.data_start - index.infos_end, LOOKED_AT)
-        data = index.source.read(index.data_start - before, before + min(FIRST, self.size))
+        start = min(index.data_start, index.source.size)
+        before = min(max(0, start - index.infos_end), LOOKED_AT)
+        data = index.source.read(start - before, before + min(FIRST, self.size))
         return any(data[:before]) or not any(data[before:])
 
     @cached_property

@@ -136,9 +136,10 @@ def shift_of(
     steps = {alignment, effective, *aligned.values()}
     ends = {last, *(first + padded(last - first, step) for step in steps)}
     fits = {size - each for each in ends} if size - stated not in ends else set()
+    starts = {padded(end, step) for step in limits.ALIGNMENTS}
     places = {
         *fits,
-        *(padded(end, step) for step in limits.ALIGNMENTS),
+        *starts,
         end,
         stated + alignment,
         *((0,) if first else ()),
@@ -147,7 +148,7 @@ def shift_of(
     best, possible = stated, stated
     usual = {*aligned, end, 0, stated + alignment}
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
-        if base < 0 or base + first < end or (base not in fits and (fetched or base not in aligned)):
+        if base < 0 or base + first < end or (base not in fits and (fetched or base not in starts)):
             continue
         if stated + last <= size < base + last:
             continue  # the file holds all tensors, and would not
