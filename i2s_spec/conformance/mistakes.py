@@ -30,6 +30,9 @@ NOT_IN_MODELS: Final = {
     "rope-factors-ignored": "no model of the suite has rope_freqs.weight",
     "rope-scale-ignored": "no model of the suite scales positions",
     "pooling-last": "every embedding model of the suite takes the last token",
+    "type-read-as-codes": "the projections of the models that a pass reads as I2_S are I2_S",
+    "table-read-as-halves": "the embedding tables of the models are F16",
+    "scales-requantised": "TODO",
 }
 
 #: Every flag by its name.

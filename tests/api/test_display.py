@@ -103,7 +103,7 @@ def test_a_comparison_shows_its_wrong_taps() -> None:
     made = Comparison(
         "op-replay", "golden", HOSTILE, "npz", "x", verdict="WRONG <b>", taps=[TapResult("l_out-0", "ok"), wrong]
     )
-    assert repr(made).endswith(": not ok, 2 taps, op-replay; WRONG <b>>")
+    assert repr(made).endswith(": not ok, 2 tensors, op-replay; WRONG <b>>")
     assert "\x1b" not in repr(made)
     page = made._repr_html_()
     assert safe(page)

@@ -97,13 +97,16 @@ class Recorder:
             return False
         return True
 
-    def record(self, program: Program, file: Small, date: str) -> dict[str, Any]:
-        """The record of one run."""
+    def answer(self, program: Program, file: Small) -> Answer:
+        """A program's answer for a file, with values for the tokens if it computes them."""
         path = make(self.folder, file)
-        computes = program.computes and (file.wide or file.means[0].split(".")[0] in _LANGUAGE)
         if program.name.endswith("-exports"):
             path = _exported(path)
-        answer = answer_of(program, path, TOKENS if computes or program.name in TOKENS_ALONE else ())
+        return answer_of(program, path, TOKENS if _computes(program, file) or program.name in TOKENS_ALONE else ())
+
+    def record(self, program: Program, file: Small, date: str) -> dict[str, Any]:
+        """The record of one run."""
+        answer, computes = self.answer(program, file), _computes(program, file)
         computed: list[dict[str, Any]] = []
         if answer.loads and answer.tokens:
             computed = [self._same_tokens(answer, name) for name in file.means]
@@ -142,6 +145,11 @@ class Recorder:
                 "printed": [verdict.message] if verdict.message else [], "shown": "", "computed": [],
             }  # fmt: skip
             yield made | ({"decoded": True} if verdict.word == "load" else {})
+
+
+def _computes(program: Program, file: Small) -> bool:
+    """Whether a program is asked for the log-probabilities of a file."""
+    return program.computes and (file.wide or file.means[0].split(".")[0] in _LANGUAGE)
 
 
 def _as_floats(path: Path) -> Path:

@@ -12,7 +12,6 @@ from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, 
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.limits import INT64_END
-from i2s_spec.schema.second_meanings import of_type
 from i2s_spec.schema.types import BY_NAME, READINGS, padded
 
 raised(
@@ -442,6 +441,8 @@ def second_meaning(subject: Subject) -> Iterator[Finding]:
 
     Fix: load the file with the program that wrote it, or convert the original checkpoint.
     """
+    from i2s_spec.schema.second_meanings import of_type  # of few files
+
     for number, found in subject.second_readings.items():
         second = of_type(found.type)
         if second is None:

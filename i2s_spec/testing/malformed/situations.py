@@ -191,7 +191,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
     "P201": _with_runtimes(lambda: Draft("big").data, "P201"),
     "P202": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P202"),
-    "P203": _with_runtimes(lambda: Model("qwen3").built(), "P203"),
+    "P203": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P203"),
     "P204": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P204"),
     "P205": _with_runtimes(lambda: Draft("big").data, "P205"),
     "T901": _run(lambda model: model.set("tokenizer.ggml.model", b"bert"), _value("tokenizer.ggml.model")),
