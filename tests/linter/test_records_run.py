@@ -19,7 +19,7 @@ from i2s_spec.linter.runtimes.records import RECORDS_FILE, records
 
 ABOUT = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
 
-#: Each program with the first two files of llama that are recorded for it, or of whatever it runs on.
+#: Each program with these two files, or with the first ones that are recorded for it if it runs on others.
 ASKED_AGAIN = [
     (program, file)
     for program in PROGRAMS

@@ -27,8 +27,8 @@ def letter_of(data):
     raise ValueError("no token is a letter")
 
 
-def answer(op, path, args):
-    """Log-probabilities [positions, vocabulary] as float32."""
+def answer(op, path, args, _tokens=None):
+    """Log-probabilities [positions, vocabulary] as float32; the second input has the tokens that `args` has, too."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = path
     parameters.n_ctx, parameters.n_parallel, parameters.n_gpu_layers, parameters.warmup = 256, 1, 0, False
