@@ -30,9 +30,8 @@ NOT_IN_MODELS: Final = {
     "rope-factors-ignored": "no model of the suite has rope_freqs.weight",
     "rope-scale-ignored": "no model of the suite scales positions",
     "pooling-last": "every embedding model of the suite takes the last token",
-    "type-read-as-codes": "the projections of the models that a pass reads as I2_S are I2_S",
-    "table-read-as-halves": "the embedding tables of the models are F16",
-    "scales-requantised": "TODO",
+    "type-read-as-codes": "no model of the suite has projections of F32, F16, BF16 or TQ2_0",
+    "table-read-as-halves": "no model of the suite has an embedding table of F32 or BF16",
 }
 
 #: Every flag by its name.

@@ -186,7 +186,7 @@ _VALUE_FLAGS: Final[dict[str, tuple[str, ...]]] = {
     "l_out-0": ("residual-of-layer", "activation-gelu"),
     "result_norm": ("gains-missing",),
     "attn_sub_norm-0": ("attn-sub-norm-missing",),
-    "ffn_gate-0": ("gate-up-exchanged", "scale-twice"),
+    "ffn_gate-0": ("gate-up-exchanged", "scale-twice", "scales-requantised"),
     "ffn_sub_norm-0": ("ffn-sub-norm-missing", "relu-not-squared"),
     "ffn_out-0": ("scale-ignored", "activation-silu"),
 }
