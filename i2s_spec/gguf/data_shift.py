@@ -136,7 +136,7 @@ def shift_of(
     steps = {alignment, effective, *aligned.values()}
     ends = {last, *(first + padded(last - first, step) for step in steps)}
     fits = {size - each for each in ends} if size - stated not in ends else set()
-    starts = {padded(end, step) for step in limits.ALIGNMENTS}
+    starts = {padded(end, step) for step in limits.ALIGNMENTS if step >= alignment or step in aligned.values()}
     places = {
         *fits,
         *starts,

@@ -104,6 +104,9 @@ def repair(
 #: The path of the padding before the data section, whose length follows from everything before it.
 PADDING: Final = "padding"
 
+#: Repairs that move the data section; in the result its place is looked for again.
+_MOVING: Final = frozenset({"G222", "G414"})
+
 #: No file needs as many passes: each pass repairs something, and few repairs enable another one.
 PASSES: Final = 64
 
@@ -189,7 +192,13 @@ def plan(
             return RepairPlan(edited, tuple(actions), tuple(declined), tuple(withheld))
         actions += taken.actions
         edited = edited.edited(taken.settled(workspace))
-    raise RuntimeError("the repairs do not converge")
+    others = [each for each in repairs if each.code not in _MOVING]
+    if len(others) == len(repairs):
+        raise RuntimeError("the repairs do not converge")
+    moved = next(action for action in actions if action.code in _MOVING)
+    made = plan(source, others, unsafe, path, extra)
+    why = "where the tensors lie stays in doubt: what is in them fits several places"
+    return made._replace(declined=(*made.declined, Declined(moved.code, moved.at, why)))
 
 
 def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
