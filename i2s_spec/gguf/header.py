@@ -198,6 +198,13 @@ class Metadata(Mapping[str, Any]):
         place = self._index.key_places.get(key)
         return default if place is None else self.decode(self._index.key(place))
 
+    def short(self, key: str) -> Any:
+        """The value of a key that is a number or a short text; None for all else, and where the file does not have it."""
+        if key not in self:
+            return None
+        entry = self.entry(key)
+        return None if entry.type == ValueType.ARRAY or entry.count > _LONGEST_PREVIEW else self.decode(entry)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._index.key_places)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
 
@@ -26,15 +26,15 @@ _SIZES: Final = (
 
 def summary(file: File) -> tuple[str, ...]:
     """What a file says of the model in it: text from the file is quoted; empty without tensors or an architecture."""
-    architecture = _value(file, "general.architecture")
+    architecture = file.metadata.short("general.architecture")
     if not isinstance(architecture, str) or not file.index.tensors or file.fault is not None:
         return ()
     sizes = [
         counted(value, one, several)
         for key, one, several in _SIZES
-        if isinstance(value := _value(file, f"{architecture}.{key}"), int) and not isinstance(value, bool)
+        if isinstance(value := file.metadata.short(f"{architecture}.{key}"), int) and not isinstance(value, bool)
     ]
-    name = _value(file, "general.name")
+    name = file.metadata.short("general.name")
     named = f" called {quote(name, 64)}" if isinstance(name, str) and name else ""
     tensors = list(islice(file.tensors.rows, _MOST))
     weights = sum(tensor.elements for tensor in tensors)
@@ -46,9 +46,9 @@ def summary(file: File) -> tuple[str, ...]:
     types += [f"tables {_listed(tables)}"] if tables else []
     found = [f"a model of architecture {quote(architecture, 64, bare=True)}{named}: {', '.join(sizes)}"]
     found.append(f"{counted(weights, 'weight')}: {'; '.join(types)}" if types else counted(weights, "weight"))
-    tokenizer = _value(file, "tokenizer.ggml.model")
+    tokenizer = file.metadata.short("tokenizer.ggml.model")
     if isinstance(tokenizer, str):
-        pre = _value(file, "tokenizer.ggml.pre")
+        pre = file.metadata.short("tokenizer.ggml.pre")
         split = f", split as {quote(pre, 32, bare=True)}" if isinstance(pre, str) else ""
         chat = "a chat template" if "tokenizer.chat_template" in file.metadata else "no chat template"
         found.append(f"tokenizer {quote(tokenizer, 32, bare=True)}{split}; {chat}")
@@ -57,12 +57,3 @@ def summary(file: File) -> tuple[str, ...]:
 
 def _listed(types: Counter[str]) -> str:
     return " and ".join(f"{name} ({count:,})" for name, count in types.most_common())
-
-
-def _value(file: File, key: str) -> Any:
-    """A value that is no array and not long; None for all else."""
-    metadata = file.metadata
-    if key not in metadata:
-        return None
-    entry = metadata.entry(key)
-    return None if entry.label.startswith("arr") or entry.count > 1 << 12 else metadata.decode(entry)

@@ -16,7 +16,7 @@ with the other.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import quote
 from i2s_spec.gguf.tensor import FLOATS
@@ -90,7 +90,7 @@ class FileForm(NamedTuple):
 def form_of(file: File) -> FileForm:
     """The form of a file whose header can be read."""
     index, tensors = file.index, file.tensors
-    name = _value(file, "general.architecture")
+    name = file.metadata.short("general.architecture")
     architecture = name if isinstance(name, str) else ""
     found: set[str] = set()
     seen: set[bytes] = set()
@@ -121,15 +121,17 @@ def _class_of(kind: str, columns: int) -> str:
 
 
 def _of_keys(file: File, architecture: str) -> set[str]:
-    found = {word for word, key in _KEYED if (value := _value(file, f"{architecture}.{key}")) and value is not True}
-    activation = _value(file, f"{architecture}.hidden_activation")
+    found = {
+        word for word, key in _KEYED if (value := file.metadata.short(f"{architecture}.{key}")) and value is not True
+    }
+    activation = file.metadata.short(f"{architecture}.hidden_activation")
     if isinstance(activation, str):
         found.add(f"activation {quote(activation, 16, bare=True)}")
-    scaling, factor = (_value(file, f"{architecture}.rope.scaling.{key}") for key in ("type", "factor"))
+    scaling, factor = (file.metadata.short(f"{architecture}.rope.scaling.{key}") for key in ("type", "factor"))
     if isinstance(scaling, str) and scaling != "none" and factor not in (None, 0, 1):
         found.add(f"rotary scaling {quote(scaling, 16, bare=True)}")
     width, heads, rotated, length = (
-        _value(file, f"{architecture}.{key}")
+        file.metadata.short(f"{architecture}.{key}")
         for key in ("embedding_length", "attention.head_count", "rope.dimension_count", "attention.key_length")
     )
     if isinstance(rotated, int):
@@ -138,17 +140,8 @@ def _of_keys(file: File, architecture: str) -> set[str]:
             head = width // heads
         if head is not None and rotated < head:
             found.add("rotary positions of a part of each head")
-    if _value(file, f"{architecture}.attention.causal") is False:
+    if file.metadata.short(f"{architecture}.attention.causal") is False:
         found.add("attention to all tokens")
     if "prism.hadamard.version" in file.metadata or "prism.hadamard.block_size" in file.metadata:
         found.add("rotated weights")
     return found
-
-
-def _value(file: File, key: str) -> Any:
-    """A value that is no array and not long; None for all else."""
-    metadata = file.metadata
-    if key not in metadata:
-        return None
-    entry = metadata.entry(key)
-    return None if entry.label.startswith("arr") or entry.count > 1 << 12 else metadata.decode(entry)
