@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import FormatError
 from i2s_spec.golden.recording import recorded_inputs
 from i2s_spec.golden.shown import SUMMED, pair_of
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS, base
@@ -103,7 +103,9 @@ def fit(model: Model, record: Record, theirs: Candidate) -> Model:
         for each in running:
             try:
                 _advance(each, part, number, names, record, theirs)
-            except (SettingError, ValueError, NotImplementedError):
+            except FormatError:  # of the file, whatever the profile
+                raise
+            except ValueError:
                 each.ended, each.exact = True, -1  # the profile does not compute such a model
     return max(contenders, key=lambda each: each.key).model
 
