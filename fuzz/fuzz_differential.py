@@ -96,7 +96,7 @@ def _node() -> subprocess.Popen[str] | None:
     if shutil.which("node") is None or not (folder / "node_modules" / "@huggingface" / "gguf").is_dir():
         return None
     words = ["node", str(HERE / "decoders" / "huggingface_pipe.mjs"), str(folder)]
-    node = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    node = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
 
     def end() -> None:
         node.kill()

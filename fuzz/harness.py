@@ -168,7 +168,7 @@ def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, s
     """Run the command line in this process with captured streams: its exit code, and its output to both."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
     saved = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
-    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(stdin))
+    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     os.chdir(folder)
     status = 0
     try:

@@ -106,7 +106,7 @@ def command(words: list[str], more: dict[str, str] | None = None) -> str:
     """The output of a tool of the build."""
     if shutil.which(words[0]) is None:
         raise CannotRunError(f"there is no {words[0]}")
-    done = subprocess.run(words, env=os.environ | (more or {}), capture_output=True, text=True, check=False)
+    done = subprocess.run(words, env=os.environ | (more or {}), capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise CannotRunError(f"{words[0]} failed:\n{done.stderr[-4000:]}")
     return done.stdout

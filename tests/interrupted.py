@@ -25,4 +25,4 @@ main(sys.argv[1:])
 def interrupted_writing(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a verb in a folder, into which it writes, and interrupt it after its second write."""
     command = [sys.executable, "-c", PROGRAM, *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False)

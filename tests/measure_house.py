@@ -211,7 +211,7 @@ def instructions(command: list[str], folder: str, runs: int = 2) -> int:
     words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *command]
     environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "HOME": folder, "LC_ALL": "C.UTF-8"}
     for _ in range(runs):
-        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
     found = re.search(r"I +refs: +([\d,]+)", done.stderr)
     assert found is not None, done.stderr
     return int(found[1].replace(",", ""))
@@ -222,10 +222,12 @@ def start() -> Iterator[tuple[str, object]]:
     compileall.compile_dir(PACKAGE, quiet=1)
     with tempfile.TemporaryDirectory() as folder:
         i2s_spec.new(f"{folder}/tiny.gguf")
-        Path(folder, "bare.py").write_text(BARE)
+        Path(folder, "bare.py").write_text(BARE, encoding="utf-8")
         nothing = instructions([sys.executable, "-c", "pass"], folder)
         yield "python -c pass", f"{nothing / 1e6:.1f} M"
-        Path(folder, "run.py").write_text("import bare")  # so that the byte code of the program is compiled, too
+        Path(folder, "run.py").write_text(
+            "import bare", encoding="utf-8"
+        )  # so that the byte code of the program is compiled, too
         bare = instructions([sys.executable, "run.py"], folder)
         yield "bare click program", f"{bare / 1e6:.1f} M"
         program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import main; main()"

@@ -41,7 +41,7 @@ def home(factory: pytest.TempPathFactory) -> Path:
     wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
     command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip("npm takes too long")
     if done.returncode:

@@ -65,7 +65,7 @@ def _run(name: str, words: list[str], output: int | None) -> subprocess.Complete
     return subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=Path(__file__).parent.parent,
         env=environment | {"I2S_HIDE": PROCESSORS[name]}, check=False, stdout=output,
-        stderr=None if output is None else subprocess.STDOUT, text=True,
+        stderr=None if output is None else subprocess.STDOUT, encoding="utf-8",
     )  # fmt: skip
 
 

@@ -128,6 +128,6 @@ def test_a_header_compiles_without_a_message(name: str, target: str, tmp_path: P
         ["clang", f"--target={target}", "-fsyntax-only", "-fms-extensions", "-fms-compatibility", "-nostdlibinc",
          "-isystem", str(tmp_path / "stand_ins"), f"-I{HEADERS}", *WARNINGS, "-Wno-unused-function",
          "-Wno-unused-parameter", str(source)],
-        capture_output=True, text=True, check=False,
+        capture_output=True, encoding="utf-8", check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[:4000]

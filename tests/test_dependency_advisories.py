@@ -102,9 +102,9 @@ def test_the_scheduled_check_runs_what_is_there() -> None:
     assert document[True]["schedule"]  # YAML reads `on` as true
     assert document["permissions"] == {"contents": "read"}
     assert "python .ci/dependencies.py check" in text
-    done = subprocess.run([sys.executable, TOOL, "check"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, TOOL, "check"], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
-    floors = subprocess.run([sys.executable, TOOL, "floors"], capture_output=True, text=True, check=True).stdout
+    floors = subprocess.run([sys.executable, TOOL, "floors"], capture_output=True, encoding="utf-8", check=True).stdout
     assert re.search(r"^jinja2==3\.1\.6$", floors, re.MULTILINE)
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", line) for line in floors.splitlines())
 

@@ -39,7 +39,7 @@ def test_the_lock_stays_off() -> None:
     names = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in EXTENSIONS]
     plain = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     command = [sys.executable, "-P", "-W", "error", "-c", LOAD, "i2s_spec._cyutility", *names]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=plain, cwd=SOURCES.parent)
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=plain, cwd=SOURCES.parent)
     assert run.returncode == 0, run.stderr
 
 

@@ -83,7 +83,7 @@ def judged(paths: list[Path], program: str = JUDGE) -> dict[str, Verdict]:
     while left:
         run = subprocess.run(
             [sys.executable, "-c", program], input="".join(f"{path}\n" for path in left),
-            capture_output=True, text=True, check=False, env=environment,
+            capture_output=True, encoding="utf-8", check=False, env=environment,
         )  # fmt: skip
         rows = [json.loads(line) for line in run.stdout.splitlines()]
         verdicts |= {Path(path).name: (ok, units, memory) for path, ok, units, memory in rows}

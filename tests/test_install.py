@@ -44,7 +44,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     shutil.copytree(ROOT, copy, ignore=left_out)
     (first,) = blocks()[0]
-    done = subprocess.run(["bash", "-c", first], cwd=copy, capture_output=True, text=True, check=False, env=plain())
+    done = subprocess.run(
+        ["bash", "-c", first], cwd=copy, capture_output=True, encoding="utf-8", check=False, env=plain()
+    )
     if done.returncode != 0 and OFFLINE.search(done.stderr):
         pytest.skip(f"no package index: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
@@ -65,7 +67,7 @@ def test_each_line_works_as_typed(checkout: Path, tmp_path: Path) -> None:
     said = {}
     for line in lines:
         done = subprocess.run(
-            ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+            ["bash", "-c", line], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False, env=environment
         )
         assert done.returncode == 0, f"{line}: {done.returncode}: {done.stdout[-500:]}{done.stderr[-1000:]}"
         said[line] = done.stdout
@@ -75,6 +77,11 @@ def test_each_line_works_as_typed(checkout: Path, tmp_path: Path) -> None:
 def test_the_plain_install_has_none_of_the_extras(checkout: Path) -> None:
     code = "import importlib.util as u; print([n for n in ('tokenizers', 'jinja2', 'gguf', 'hypothesis') if u.find_spec(n)])"
     run = subprocess.run(
-        [checkout / ".venv/bin/python", "-c", code], cwd="/", capture_output=True, text=True, check=True, env=plain()
+        [checkout / ".venv/bin/python", "-c", code],
+        cwd="/",
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env=plain(),
     )
     assert run.stdout == "[]\n"

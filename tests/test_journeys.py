@@ -94,7 +94,13 @@ class Copy:
         }
         command = [sys.executable, *args]
         done = subprocess.run(
-            command, cwd=cwd or self.work, env=environment, capture_output=True, text=True, timeout=900, check=False
+            command,
+            cwd=cwd or self.work,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=900,
+            check=False,
         )
         assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done.stdout

@@ -30,7 +30,7 @@ print(sorted({{"numpy", "construct", "rich"}} & set(sys.modules)), status, file=
 def loaded(*argv: str) -> str:
     """Which of the heavy libraries a command loads, and its exit code."""
     code = LIGHT.format(argv=["i2s", *argv])
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     return run.stderr.splitlines()[-1]
 
 
@@ -56,7 +56,7 @@ def test_lint_is_light(tmp_path: Path, form: str, options: list[str]) -> None:
 
 def test_package_imports_nothing() -> None:
     code = "import sys, i2s_spec; print(sorted(name for name in sys.modules if name.startswith('i2s_spec')))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert run.stdout.strip() == "['i2s_spec']"
 
 
@@ -97,7 +97,7 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
         "from i2s_spec.cli import main; main(['info'])",
     ):
         run = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=env
+            [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False, cwd=tmp_path, env=env
         )
         assert run.returncode in (1, 4)
         assert "pip install -e ." in run.stderr

@@ -35,7 +35,7 @@ asked = pytest.mark.skipif(
 def tracked() -> set[str]:
     """The files that git knows; none are known outside a checkout."""
     try:
-        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     except FileNotFoundError:
         pytest.skip("no git")
     names = {name for name in done.stdout.split("\0") if name}
@@ -90,7 +90,7 @@ def run(words: list[str], folder: Path) -> str:
         name: value for name, value in os.environ.items() if not name.startswith(("I2S_", "PYTHON", "VIRTUAL_ENV"))
     }
     plain["PYTHONSAFEPATH"] = "1"
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=plain)
+    done = subprocess.run(words, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=plain)
     if done.returncode and "No matching distribution" in done.stderr:
         pytest.skip(f"no package index: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

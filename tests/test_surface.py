@@ -13,7 +13,9 @@ COMMITTED = Path(__file__).with_name("surface.txt")
 def test_everything_that_a_user_can_call_is_listed() -> None:
     """In a process of its own: click keeps the options of help as the first call of a verb found them."""
     script = str(Path(__file__).with_name("surface.py"))
-    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = subprocess.run(
+        [sys.executable, script], capture_output=True, encoding="utf-8", check=True
+    ).stdout.splitlines()
     listed = COMMITTED.read_text("utf-8").splitlines()
     changes = list(unified_diff(listed, found, "surface.txt", "the package", lineterm="", n=0))
     assert not changes, "review, then run `python tests/surface.py > tests/surface.txt`:\n" + "\n".join(changes)

@@ -535,7 +535,7 @@ class Side:
         folder = self.folder / f"server{first}"
         folder.mkdir()
         words = [self.python, __file__, "--serve", str(folder), str(self.inputs)]
-        with subprocess.Popen(words, stdin=-1, stdout=-1, env=environment, text=True, cwd=self.folder) as server:
+        with subprocess.Popen(words, stdin=-1, stdout=-1, env=environment, encoding="utf-8", cwd=self.folder) as server:
             assert server.stdin is not None and server.stdout is not None  # noqa: PT018
             for number in range(first, len(cases), step):
                 print(json.dumps([number, *cases[number]]), file=server.stdin, flush=True)

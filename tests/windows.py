@@ -34,7 +34,7 @@ def compiled_for_windows(source: Path, folder: Path, *flags: str) -> Path:
          "-c", str(source), "-o", str(of_source)],
         [LINKER, "-static", str(of_source), "-o", str(program)],
     ):  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stderr
     return program
 
@@ -53,7 +53,7 @@ def caller_of_wine(folder: Path) -> Callable[..., list[str]]:
 
     def lines(program: Path, *words: str | Path) -> list[str]:
         command = [wine, str(program), *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done.stdout.splitlines()
 

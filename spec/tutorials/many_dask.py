@@ -16,6 +16,6 @@ def check_entry(entry):
 
 if __name__ == "__main__":
     entries = [entry.as_dict() for entry in i2s.manifest([sys.argv[1]])]
-    with Client(), open(sys.argv[2], "w") as results:
+    with Client(), open(sys.argv[2], "w", encoding="utf-8") as results:
         for line in dask.bag.from_sequence(entries, partition_size=64).map(check_entry).compute():
             results.write(line + "\n")

@@ -16,6 +16,6 @@ def check_batch(batch):
 
 if __name__ == "__main__":
     entries = [entry.as_dict() for entry in i2s.manifest([sys.argv[1]])]
-    with open(sys.argv[2], "w") as results:
+    with open(sys.argv[2], "w", encoding="utf-8") as results:
         for row in ray.data.from_items(entries).map_batches(check_batch, batch_size=64).iter_rows():
             results.write(row["line"] + "\n")

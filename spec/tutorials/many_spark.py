@@ -22,7 +22,7 @@ if __name__ == "__main__":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers use this Python, which has i2s_spec
     spark = SparkSession.builder.appName("i2s").getOrCreate()
     frame = spark.createDataFrame(entries, "url string, etag string, size long")
-    with open(sys.argv[2], "w") as results:
+    with open(sys.argv[2], "w", encoding="utf-8") as results:
         for row in frame.mapInPandas(check_frames, "line string").toLocalIterator():
             results.write(row.line + "\n")
     spark.stop()

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("user_script.py")
 
 
 def test_the_script_runs(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-2:] == ["128 0.5", "G001 0"]
 
@@ -27,7 +27,7 @@ def test_the_script_passes_strict_type_checks(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", script]
 
     def errors() -> list[str]:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False, timeout=300)
         return [line for line in done.stdout.splitlines() if "error:" in line]
 
     assert errors() == []

@@ -270,7 +270,7 @@ class HuggingFace:
     def __init__(self, path: Path) -> None:
         script, folder = Path(__file__).with_name("huggingface.mjs"), PROGRAM[HUB].folder
         arguments = ["node", str(script), str(folder.resolve()), str(path)]
-        self._node = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._node = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
         versions = self._answer()
         self.version = versions["version"]
         self.node = versions["node"]

@@ -105,7 +105,7 @@ def module(name: str, *arguments: str) -> str:
     """Run a module of the benchmarks in a fresh interpreter with this checkout, and return what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", name, *arguments]
-    return subprocess.run(command, cwd=TESTS, env=environment, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=TESTS, env=environment, check=True, capture_output=True, encoding="utf-8").stdout
 
 
 def peak() -> int:
@@ -117,7 +117,7 @@ def peak() -> int:
 def _restart_peak() -> int:
     """Reset the peak to the current resident set; if the system does not permit it, the peak includes the imports."""
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return peak()
 
 

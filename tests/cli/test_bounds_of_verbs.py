@@ -99,7 +99,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen
     (folder / "S").write_bytes(Draft().data)
     (folder / "T").write_bytes(hostile_files.other_data(Draft().data))
     with subprocess.Popen(
-        [sys.executable, "-c", FORKS, *CALLS], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", FORKS, *CALLS], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[1:])},
     ) as process:  # fmt: skip
         yield process

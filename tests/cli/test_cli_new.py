@@ -72,7 +72,7 @@ def test_help_is_light() -> None:
         "try:\n    main(['new', '--help'])\nexcept SystemExit:\n    pass\n"
         "print([name for name in ('numpy', 'construct', 'rich') if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert result.stdout.endswith("\n[]\n")
 
 

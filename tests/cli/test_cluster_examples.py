@@ -47,7 +47,7 @@ def test_an_engine_gives_what_one_process_gives(tmp_path: Path, engine: str) -> 
     environment = {**os.environ, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "SPARK_LOCAL_IP": "127.0.0.1"}
     run = subprocess.run(
         [sys.executable, str(EXAMPLES / f"many_{engine}.py"), "m.jsonl", "r.jsonl"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", timeout=300, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
     found = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()]

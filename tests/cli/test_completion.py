@@ -236,5 +236,5 @@ def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / "script"
     script.write_text(SCRIPTS[shell])
-    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run([shell, "-n", str(script)], capture_output=True, encoding="utf-8", check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")

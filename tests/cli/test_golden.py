@@ -157,7 +157,7 @@ def test_a_terminated_record_leaves_nothing(folder: Path, tmp_path: Path) -> Non
         f"main(['golden', 'record', {str(folder / 'tiny.gguf')!r}, '--tokens', '1,2', '-o', 'x'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=600, check=False
     )
     assert done.returncode == 143, done.stderr
     assert ".part" in done.stdout

@@ -93,7 +93,7 @@ def test_action_runs(tmp_path: Path) -> None:
             **os.environ, **own, "I2S": str(program), "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_OUTPUT": str(output),
         }  # fmt: skip
         command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
-        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, encoding="utf-8", check=False)
         return done.returncode, done.stdout, summary.read_text(encoding="utf-8"), output.read_text()
 
     status, out, summary, output = run()

@@ -40,7 +40,7 @@ def run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run Python with these settings in place of those of this run."""
     environment = {name: value for name, value in os.environ.items() if name not in (isa.VARIABLE, isa.HIDE)}
     return subprocess.run(
-        [sys.executable, *words], env=environment | settings, capture_output=True, text=True, check=False
+        [sys.executable, *words], env=environment | settings, capture_output=True, encoding="utf-8", check=False
     )
 
 

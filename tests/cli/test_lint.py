@@ -165,7 +165,7 @@ def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "i2s_spec", *args],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         env={**os.environ, "PATH": f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', '')}"},
         **options,
@@ -205,7 +205,7 @@ def test_interrupt(folder: Path) -> None:
         "from i2s_spec.cli import main\n"
         "main(['lint', 'good.gguf'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 128 + signal.SIGINT
     assert "Traceback" not in done.stderr
 

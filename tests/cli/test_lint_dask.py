@@ -33,7 +33,7 @@ LONG = 240
 def i2s(*args: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "i2s_spec", *args],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", cwd=cwd,
     )  # fmt: skip
 
 
@@ -232,8 +232,10 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
 def below(pid: int) -> list[int]:
     """All descendants of a process."""
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        other = [Path(path).read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        other = [
+            Path(path).read_text(encoding="utf-8").split() for path in Path(f"/proc/{pid}/task").glob("*/children")
+        ]
     except OSError:
         return []
     found = {int(child) for child in [*children, *(each for some in other for each in some)]}
@@ -243,7 +245,10 @@ def below(pid: int) -> list[int]:
 def runs(pid: int) -> bool:
     """Whether a process is running; a zombie is still listed."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+            not in "ZX"
+        )
     except OSError:
         return False
 

@@ -157,7 +157,7 @@ def test_invalid_settings_are_refused(folder: Path, args: list[str], message: st
 def test_wrong_configuration_and_variables_are_usage_errors(folder: Path) -> None:
     (folder / "i2s.toml").write_text("profil = 1\n")
     run = subprocess.run(
-        [sys.executable, "-m", "i2s_spec", "lint", "good.gguf"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "i2s_spec", "lint", "good.gguf"], capture_output=True, encoding="utf-8", check=False
     )
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.startswith("i2s: i2s.toml: unknown key 'profil'; there are: profile,")
@@ -278,7 +278,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program, "lint", *args],
-        stdout=subprocess.PIPE, stderr=follower, text=True, env={**os.environ, "TERM": "xterm", **(env or {})},
+        stdout=subprocess.PIPE, stderr=follower, encoding="utf-8", env={**os.environ, "TERM": "xterm", **(env or {})},
     )  # fmt: skip
     os.close(follower)
     shown = b""

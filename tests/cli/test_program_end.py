@@ -21,7 +21,7 @@ def sample(tmp_path: Path) -> Path:
 def run(*words: str, **streams: int) -> subprocess.CompletedProcess[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     argv = [sys.executable, "-m", "i2s_spec", *words]
-    return subprocess.run(argv, text=True, check=False, **pipes)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(argv, encoding="utf-8", check=False, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
 def test_exit_codes(sample: Path, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_control_characters_in_text_of_a_model_are_escaped() -> None:
 
 def test_a_closed_pipe_is_not_an_error(folder: Path) -> None:
     command = f"{' '.join(I2S)} run llama.gguf -p a -n 400 -q --ids --ignore-end | head -c 3"
-    result = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, shell=True, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     assert (len(result.stdout), result.stderr) == (3, "")
 
 
@@ -240,10 +240,12 @@ def test_ctrl_c(chat: bool, folder: Path) -> None:
 def test_without_the_extra_text_and_ids_work(folder: Path) -> None:
     blocked = "import sys; sys.modules['tokenizers'] = None; from i2s_spec.cli import main; main()"
     command = [sys.executable, "-c", blocked, "run", "llama.gguf", "-n", "3", *GOLDEN]
-    text = subprocess.run([*command, "-p", "a"], cwd=folder, capture_output=True, text=True, check=False)
+    text = subprocess.run([*command, "-p", "a"], cwd=folder, capture_output=True, encoding="utf-8", check=False)
     assert text.returncode == 0, text.stderr
     assert text.stdout == i2s_run(folder, "run", "llama.gguf", "-n", "3", *GOLDEN, "-p", "a").stdout
-    works = subprocess.run([*command, "--tokens", "1,2"], cwd=folder, capture_output=True, text=True, check=False)
+    works = subprocess.run(
+        [*command, "--tokens", "1,2"], cwd=folder, capture_output=True, encoding="utf-8", check=False
+    )
     assert works.returncode == 0
     assert works.stdout != ""
 

@@ -47,7 +47,7 @@ def test_show_of_a_header_is_light(tmp_path: Path) -> None:
     path.write_bytes(Draft().data)
     code = "import sys; from i2s_spec.cli import main\ntry: main(['show', sys.argv[1]])\nexcept SystemExit: pass\n"
     code += "print(sorted({'numpy', 'construct', 'rich'} & set(sys.modules)), file=sys.stderr)"
-    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, encoding="utf-8", check=True)
     assert result.stderr.strip() == "[]"
 
 

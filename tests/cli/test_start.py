@@ -58,7 +58,7 @@ try:
 except SystemExit as stop:
     print(stop.code, *sys.modules, file=sys.stderr)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, cwd=folder)
     status, *modules = run.stderr.splitlines()[-1].split(" ")
     assert status == "0"
     return set(modules)
@@ -88,7 +88,7 @@ def instructions(folder: Path, *argv: str) -> int:
     subprocess.run(command, check=True, capture_output=True, env=environment, cwd=folder)
     counted = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
-        check=True, capture_output=True, text=True, env=environment, cwd=folder,
+        check=True, capture_output=True, encoding="utf-8", env=environment, cwd=folder,
     )  # fmt: skip
     found = re.search(r"Collected : (\d+)", counted.stderr)
     assert found is not None, counted.stderr

@@ -90,7 +90,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def compiled(compiler: str, *flags: str) -> Path:
         program = tmp_path_factory.mktemp("built") / "block_driver"
         command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
-        done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "-o", str(program)], capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stderr
         return program
 
@@ -98,7 +98,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 def sets_that_ran(*command: str | Path) -> set[str]:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     *sets, verdict = done.stdout.splitlines()
     assert verdict.endswith(" 0 failed")
@@ -144,6 +144,6 @@ def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:
     driver = build(host_compiler(), "-O3")
     path = tmp_path / "x"
     path.write_bytes(b"I2SBLOCK" + case("unpack", 0, (1, 1, 0), 0, 0, bytes(18), bytes(64)))
-    done = subprocess.run([driver, path], capture_output=True, text=True, check=False)
+    done = subprocess.run([driver, path], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 1
     assert "portable unpack, case 0, kind 0: wrong" in done.stdout

@@ -201,13 +201,16 @@ def test_the_kernels_without_python(how: str, tmp_path: Path) -> None:
     program, cases = tmp_path / "floats", write_cases(tmp_path / "cases")
     command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HERE.parent.parent / 'pyx'}"]
     built = subprocess.run(
-        [*command, str(HERE / "driver/floats.c"), "-o", str(program)], capture_output=True, text=True, check=False
+        [*command, str(HERE / "driver/floats.c"), "-o", str(program)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     if how == "sanitizers" and "cannot find" in built.stderr:
         pytest.skip("the compiler has no sanitizers")
     assert built.returncode == 0, built.stderr
     run = [str(emulator), str(program), str(cases), "neon"] if how == "neon" else [str(program), str(cases)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    done = subprocess.run(run, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     *sets, verdict = done.stdout.splitlines()
     assert {line.split(":")[0] for line in sets} >= {"neon" if how == "neon" else "portable"}

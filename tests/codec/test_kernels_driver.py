@@ -231,7 +231,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def compiled(compiler: str, *flags: str) -> Path:
         program = tmp_path_factory.mktemp("built") / "driver"
         command = [compiler, *WARNINGS, *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stderr
         return program
 
@@ -246,7 +246,7 @@ def host_compiler() -> str:
 
 
 def run(*command: str | Path) -> Iterator[str]:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     *sets, _, verdict = done.stdout.splitlines()
     passed, failed = verdict.split(", ")
@@ -303,7 +303,7 @@ def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:
     cases = Cases()
     cases.add("unpack", (4, 1, 0, CODES), b"\x1b\x1b\x1b\x1b", bytes([0, 1, 2, 3] * 3 + [0, 1, 2, 2]))
     cases.add("scan", (3,), b"\x15" * 100, b"", answer=1)
-    done = subprocess.run([driver, cases.write(tmp_path / "x")], capture_output=True, text=True, check=False)
+    done = subprocess.run([driver, cases.write(tmp_path / "x")], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 1
     assert "portable unpack, case 0: the result is wrong" in done.stdout
     assert "portable scan, case 1: the answer is wrong" in done.stdout

@@ -373,7 +373,7 @@ def test_blocks_without_python(how: str, tmp_path: Path) -> None:
     headers = here.parent.parent / "pyx"
     subprocess.run([*command, f"-I{headers}", str(source), "-o", str(driver)], check=True)
     run = [str(emulator), str(driver)] if how == "neon" else [str(driver)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    done = subprocess.run(run, capture_output=True, encoding="utf-8", check=False)
     *sets, verdict = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert sets == (["portable: runs", "neon: runs"] if how == "neon" else sets)

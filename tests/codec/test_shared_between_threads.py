@@ -151,7 +151,7 @@ def test_the_survey_under_the_thread_sanitizer(driver: Path, tmp_path: Path, whe
     (tmp_path / "data").write_bytes(data)
     for _ in range(5):
         done = subprocess.run(
-            [driver, tmp_path / "data", where, how], capture_output=True, text=True, check=False, timeout=300
+            [driver, tmp_path / "data", where, how], capture_output=True, encoding="utf-8", check=False, timeout=300
         )
         skip_without_shadow_memory(done.stderr)
         assert done.returncode == 0, done.stderr

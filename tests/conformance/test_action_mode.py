@@ -34,7 +34,7 @@ def test_the_action_runs_vectors(tmp_path: Path) -> None:
     github = {"I2S": str(program), "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_OUTPUT": str(output)}
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
-        cwd=tmp_path, env={**os.environ, **own, **github}, capture_output=True, text=True, check=False,
+        cwd=tmp_path, env={**os.environ, **own, **github}, capture_output=True, encoding="utf-8", check=False,
     )  # fmt: skip
     assert (done.returncode, output.read_text()) == (1, "exit-code=1\n"), done.stderr
     assert "I2S-0001 decode: row 0, column " in done.stdout

@@ -23,7 +23,7 @@ def pytest_with(folder: Path, *words: object, alone: bool = True) -> subprocess.
     plugins = [*(["-n0"] if not alone else []), *([] if installed else ["-p", PLUGIN])]
     command = [sys.executable, "-m", "pytest", *plugins, "-p", "no:cacheprovider", "-v", *map(str, words)]
     environment = os.environ | ({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {})
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder, env=environment)
 
 
 def test_vectors_are_tests(tmp_path: Path) -> None:

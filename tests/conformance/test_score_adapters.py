@@ -84,7 +84,7 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
 def test_the_command_lists_and_installs_without_packages(words: list[str], status: int) -> None:
     """CI installs programs while the package is still being built."""
     command = [sys.executable, "-S", str(ADAPTERS.parent), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
 
 
@@ -143,7 +143,7 @@ def test_the_generated_header_is_a_decoder(suite: CaseFolder, tmp_path: Path) ->
         done = subprocess.run(
             [*run, "--signature", f"int(u8*,{answer},u64,u64)", "--skip", "container", "--skip", "verdict"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
         assert done.returncode == 0, done.stdout
@@ -166,7 +166,7 @@ def test_a_function_that_crashes_and_one_that_writes_too_much(suite: CaseFolder,
         done = subprocess.run(
             [sys.executable, "-m", "i2s_spec", "conform", "run", "--vectors", str(suite.folder), *words],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
         assert (done.returncode, sentence in done.stdout) == (1, True), done.stdout

@@ -30,7 +30,7 @@ def trained(folder: Path, name: str, steps: int) -> dict[str, Any]:
     """A run of the script; its card."""
     arguments = ["--model", name, "--steps", str(steps), "--stories", "500", "--out", str(folder)]
     done = subprocess.run(
-        [sys.executable, "train.py", *arguments], cwd=SCRIPTS, capture_output=True, text=True, check=False
+        [sys.executable, "train.py", *arguments], cwd=SCRIPTS, capture_output=True, encoding="utf-8", check=False
     )
     assert done.returncode == 0, done.stderr
     made: dict[str, Any] = json.loads((folder / f"{name}.card.json").read_text())

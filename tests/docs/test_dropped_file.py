@@ -38,7 +38,7 @@ def read_by_page(*files: bytes) -> list[dict[str, Any]]:
     )
     given = json.dumps([base64.b64encode(data).decode() for data in files])
     done = subprocess.run(
-        ["node", "-e", program], input=given, capture_output=True, text=True, check=False, timeout=600
+        ["node", "-e", program], input=given, capture_output=True, encoding="utf-8", check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)

@@ -28,7 +28,7 @@ def test_the_configuration_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = re.search(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     assert found is not None
     monkeypatch.chdir(tmp_path)
-    Path("pyproject.toml").write_text(found[1])
+    Path("pyproject.toml").write_text(found[1], encoding="utf-8")
     read = options.found()
     assert set(read.values) == set(tomllib.loads(found[1])["tool"]["i2s"])
     assert [each.reason for each in read.suppressions] == ["kept as a bad example"]

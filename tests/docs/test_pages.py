@@ -85,7 +85,7 @@ def test_pages_are_the_same_wherever_they_are_made() -> None:
     )
     chosen = some(["G001", "G203", "I104", "I201", "I308", "M002", "M104", "P101", "P201", "S201", "S901", "T006"])
     run = subprocess.run(
-        [sys.executable, "-c", code, *chosen], capture_output=True, check=True, text=True, cwd="/",
+        [sys.executable, "-c", code, *chosen], capture_output=True, check=True, encoding="utf-8", cwd="/",
         env={**os.environ, "PYTHONHASHSEED": "1", "I2S_LINT_FORMAT": "json", "FORCE_COLOR": "1", "COLUMNS": "40"},
     )  # fmt: skip
     assert run.stdout == f"{[rule_pages.words(find(code)) for code in chosen]}\n"

@@ -34,7 +34,7 @@ def test_the_arithmetic_is_the_schema_s() -> None:
         f"console.log(JSON.stringify({json.dumps(SHAPES)}.map(([rows, cols]) => I2S.layouts.map((each) =>"
         " Array.from({length: rows * cols}, (_, k) => [each.byteOf(k, rows, cols), each.shiftOf(k, rows, cols)])))))"
     )
-    said = json.loads(subprocess.run([node, "-e", program], capture_output=True, text=True, check=True).stdout)
+    said = json.loads(subprocess.run([node, "-e", program], capture_output=True, encoding="utf-8", check=True).stdout)
     for (rows, cols), of_shape in zip(SHAPES, said, strict=True):
         for layout, places in zip(LAYOUTS.values(), of_shape, strict=True):
             if rows % layout.row_block == 0:

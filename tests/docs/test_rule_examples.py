@@ -150,7 +150,7 @@ def test_explain_without_an_example_stays_light() -> None:
         "try:\n    main()\nexcept SystemExit: pass\n"
         "print(sorted({'numpy', 'construct', 'rich', 'i2s_spec.testing', 'i2s_spec.cli.replay'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -160,7 +160,7 @@ def test_examples_need_neither_hypothesis_nor_a_checkout(tmp_path: Path) -> None
         "import sys\nsys.modules['hypothesis'] = sys.modules['i2s_site'] = None\n"
         "sys.argv = ['i2s', 'explain', 'I104', '--example']\nfrom i2s_spec.cli import main\nmain()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, cwd=tmp_path)
     assert "After:      the same place in a sound file." in done.stdout
     assert list(tmp_path.iterdir()) == []
 

@@ -85,7 +85,8 @@ def test_drift_fails_the_build(tmp_path: Path) -> None:
     hook = "hooks: [spec/build/hook.py]\nmarkdown_extensions: [pymdownx.superfences]\nexclude_docs: build/\n"
     (tmp_path / "mkdocs.yml").write_text(f"site_name: x\ndocs_dir: spec\n{hook}")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+        [sys.executable, "-m", "mkdocs", "build"], cwd=tmp_path,
+        capture_output=True, encoding="utf-8", timeout=600, check=False,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(checkout.root())},
     )  # fmt: skip
     assert done.returncode != 0
@@ -159,7 +160,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         (folder / "package.json").write_text("{}")
         command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "axe-core@4.14.1"]
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+            done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False)
         except subprocess.TimeoutExpired:
             pytest.skip("npm takes too long")
         if done.returncode:

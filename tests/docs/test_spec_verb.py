@@ -160,7 +160,7 @@ def test_mkdocs_builds_a_clone_with_an_installed_package(installed: Path, tmp_pa
     for where, more in ((folder, []), (tmp_path, ["-f", str(folder / "mkdocs.yml")])):
         done = subprocess.run(
             [sys.executable, "-P", "-m", "mkdocs", "build", *more, "--site-dir", str(tmp_path / "site")],
-            cwd=where, env=environment, capture_output=True, text=True, timeout=600, check=False,
+            cwd=where, env=environment, capture_output=True, encoding="utf-8", timeout=600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert "first" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

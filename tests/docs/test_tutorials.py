@@ -76,7 +76,7 @@ def node() -> str:
 
 
 def read(node: str, path: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([node, READER, path], capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run([node, READER, path], capture_output=True, encoding="utf-8", timeout=600, check=False)
 
 
 def expected(path: Path) -> list[str]:
@@ -137,7 +137,7 @@ def test_the_reader_decodes_what_the_quantizer_packed(node: str) -> None:
     cases = json.dumps([[str(path), *reversed(weights.shape)] for path, weights in whole.items()])
     done = subprocess.run(
         [node, "--input-type=module", "-e", script, READER.as_uri(), cases],
-        capture_output=True, text=True, timeout=600, check=True,
+        capture_output=True, encoding="utf-8", timeout=600, check=True,
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert len(lines) == len(whole) >= 10

@@ -36,7 +36,9 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(walk: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([walk, path], capture_output=True, text=True, timeout=600, check=False, errors="replace")
+    done = subprocess.run(
+        [walk, path], capture_output=True, encoding="utf-8", timeout=600, check=False, errors="replace"
+    )
     assert done.returncode in (0, 1), done.stderr
     assert not done.stderr
     return done

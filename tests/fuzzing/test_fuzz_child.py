@@ -76,7 +76,7 @@ def test_grandchildren_are_killed_too(file: Path, tmp_path: Path) -> None:
     pid = int(note.read_text())
     for _ in range(3000):
         state = Path(f"/proc/{pid}/stat")
-        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+        if not state.exists() or state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.02)
     os.kill(pid, signal.SIGKILL)

@@ -63,7 +63,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[st
         "WORK": str(tmp_path / "work"),
         "CALLS": str(tmp_path / "calls"),
     }
-    done = subprocess.run(["bash", "-eu", str(OSS_FUZZ / "build.sh")], env=environment, capture_output=True, text=True,
+    done = subprocess.run(["bash", "-eu", str(OSS_FUZZ / "build.sh")], env=environment,
+                          capture_output=True, encoding="utf-8",
                           cwd=tmp_path / "src" / "i2s-spec", check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

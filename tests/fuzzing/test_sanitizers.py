@@ -67,7 +67,7 @@ def test_faults_are_noticed(kernel: str, size: int, report: str | None, tmp_path
         "PYTHONMALLOC": "malloc",
     }  # fmt: skip
     words = [sys.executable, "-c", CALL, str(library), kernel, str(size)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode == 0) is (report is None), done.stderr
     assert (report or "") in done.stderr
 

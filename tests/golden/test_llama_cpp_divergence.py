@@ -112,7 +112,7 @@ def test_perplexity_writes_a_base_file(tmp_path: Path) -> None:
         "json",
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "i2s_spec", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "i2s_spec", *words], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True
     )
     base = read_base((tmp_path / "base").read_bytes())
     assert base.tokens.shape == (2, 16)

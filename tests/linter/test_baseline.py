@@ -102,7 +102,7 @@ def test_files_and_rules_that_a_run_leaves_out_stay(folder: Path) -> None:
     baseline = Baseline.read("known.json", rules)
     baseline.apply("m/dup.gguf", lint_path("m/dup.gguf", Options(ignore=("G2",))), write=True)
     baseline.write()
-    assert "G203" in json.loads(Path("known.json").read_text())["files"]["m/dup.gguf"]
+    assert "G203" in json.loads(Path("known.json").read_text(encoding="utf-8"))["files"]["m/dup.gguf"]
 
 
 def test_a_file_that_was_not_checked_makes_no_entry_stale(folder: Path) -> None:
@@ -118,7 +118,7 @@ def test_findings_about_unreadable_files_are_not_stored(folder: Path) -> None:
     (folder / "page.gguf").write_bytes(broken("html"))
     assert written("page.gguf")["files"] == {}
     Path("known.json").write_text(
-        json.dumps({"schema_version": 1, "files": {"page.gguf": {"G004": {"header.magic": 1}}}})
+        json.dumps({"schema_version": 1, "files": {"page.gguf": {"G004": {"header.magic": 1}}}}), encoding="utf-8"
     )
     report, _ = applied("page.gguf")
     assert exit_code(report) == 3
@@ -133,10 +133,10 @@ def test_the_same_finding_twice_counts_twice(folder: Path) -> None:
     assert sum(entries.values()) == 3
     field = next(iter(entries))
     document["files"]["m/odd.gguf"]["G207"] = {field: entries[field]}
-    Path("known.json").write_text(json.dumps(document))
+    Path("known.json").write_text(json.dumps(document), encoding="utf-8")
     assert len(applied("m/odd.gguf")[0]["findings"]) == 2
     document["files"]["m/odd.gguf"]["G207"] = {field: 5}
-    Path("known.json").write_text(json.dumps(document))
+    Path("known.json").write_text(json.dumps(document), encoding="utf-8")
     assert applied("m/odd.gguf")[1] == [f"m/odd.gguf: G207 at {field} no longer occurs 4 times fewer"]
 
 
@@ -200,7 +200,7 @@ def test_the_file_is_the_same_twice(folder: Path) -> None:
     ],
 )  # fmt: skip
 def test_invalid_baselines_are_refused(folder: Path, text: str) -> None:
-    Path("known.json").write_text(text)
+    Path("known.json").write_text(text, encoding="utf-8")
     with pytest.raises(SettingError, match=r"^known.json: this is not a baseline") as error:
         Baseline.read("known.json", RULES)
     assert str(error.value).isprintable()

@@ -347,7 +347,7 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
         [sys.executable, str(program), "@list"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         start_new_session=True,
     )
     assert child.stdout is not None

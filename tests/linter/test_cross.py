@@ -128,7 +128,7 @@ def huggingface(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def _answers(command: list[str], files: list[Path]) -> dict[str, tuple[str, str]]:
     names = json.dumps([str(path) for path in files])
-    run = subprocess.run(command, input=names, capture_output=True, text=True, check=False, timeout=2400)
+    run = subprocess.run(command, input=names, capture_output=True, encoding="utf-8", check=False, timeout=2400)
     answers = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(answers) == len(files), run.stderr[-2000:]
     return {name: (loads, why) for name, loads, why in answers}

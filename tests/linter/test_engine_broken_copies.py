@@ -102,7 +102,7 @@ def test_the_list_of_cases_costs_nothing() -> None:
         "print(sample._made.cache_info().currsize, payload.trits.cache_info().currsize, any('_made' in vars(case) or"
         " 'path' in vars(case) for case in malformed.malformed()))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert run.stdout == "0 0 False\n"
 
 

@@ -29,7 +29,7 @@ _FILES = 24
 def _loads(model: Path, kind: str, file: Path) -> bool:
     """Whether llama.cpp loads a file beside a model."""
     words = [_JUDGE.command()[0], str(_CHILD), str(model), kind, str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False, timeout=120)
     return "loaded" in done.stdout
 
 

@@ -78,7 +78,7 @@ print(json.dumps(found))
 
 def test_one_field_makes_an_option(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, FIELD], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-c", PROGRAM, FIELD], capture_output=True, encoding="utf-8", check=False, cwd=tmp_path
     )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)

@@ -26,14 +26,16 @@ def build(folder: Path, compiler: str, *flags: str, name: str = "fast") -> Path:
     program = folder / name
     command = [compiler, *WARNINGS, "-ffp-contract=fast", *flags, f"-I{HEADERS}"]
     command += [str(HERE / "driver" / f"{name}.c"), "-o", str(program), "-lm", "-pthread"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     return program
 
 
 def run(*command: str | Path) -> list[str]:
     """The sets that ran; everything passed."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, encoding="utf-8", check=False, timeout=300
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:] + done.stderr[-2000:]
     *sets, verdict = done.stdout.splitlines()
     assert verdict.endswith(" passed, 0 failed")
@@ -48,7 +50,7 @@ def test_kernels_of_this_processor(tmp_path: Path) -> None:
 def test_a_token_streams_weights_from_memory(tmp_path: Path) -> None:
     """A pass takes the kernel for weights from memory where a product on its own does, and both give the same sums."""
     program = build(tmp_path, os.environ.get("CC") or "cc", "-O2", "-Wno-unused-function", name="pass")
-    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program], capture_output=True, encoding="utf-8", check=False, timeout=60)
     assert (done.returncode, done.stdout.split(": ")[1]) == (0, "streamed 1 times, 0 failed\n"), (
         done.stdout + done.stderr
     )

@@ -212,7 +212,7 @@ def test_a_child_process_has_threads_of_its_own() -> None:
     """
     # Python 3.12 and later warn about fork in a process with threads; this test checks that it works.
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
-    done = subprocess.run(words, timeout=600, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, timeout=600, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

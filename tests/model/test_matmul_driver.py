@@ -112,7 +112,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def compiled(*compiler: str) -> Path:
         program = tmp_path_factory.mktemp("built") / "driver"
         command = [*compiler, *WARNINGS, "-ffp-contract=off", "-pthread", f"-I{HEADERS}"]
-        done = subprocess.run([*command, str(SOURCE), "-o", str(program)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, str(SOURCE), "-o", str(program)], capture_output=True, encoding="utf-8", check=False
+        )
         assert done.returncode == 0, done.stderr
         return program
 
@@ -128,7 +130,9 @@ def host_compiler() -> str:
 
 def run(*command: str | Path) -> list[str]:
     """The sets that ran; everything passed."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, encoding="utf-8", check=False, timeout=300
+    )
     skip_without_shadow_memory(done.stderr)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:] + done.stderr[-2000:]
     *sets, verdict = done.stdout.splitlines()
@@ -218,14 +222,16 @@ int main(void) {{
         ("max", "i8mm", ARM["neoverse-n1"]), ("max", "dotprod", ARM["cortex-a53"]),
     ]:  # fmt: skip
         monkeypatch.setenv("I2S_HIDE", hidden)
-        said = subprocess.run([emulator(), "-cpu", processor, names], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            [emulator(), "-cpu", processor, names], capture_output=True, encoding="utf-8", check=True
+        ).stdout
         there = [(name, bool(int(runs))) for name, runs in map(str.split, said.splitlines())]
         assert there == [(name, name in can) for name in ARM["max"]]
         for name in ARM[
             "max"
         ]:  # one by one: the driver forks for several sets, and this emulator cannot fork a process with threads
             command = [emulator(), "-cpu", processor, driver, file, name]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
             line = f"{name}: {'runs' if name in can else 'this processor cannot'}"
             assert (done.returncode, done.stdout.splitlines()[0]) == (0, line), done.stdout
         monkeypatch.setattr(isa, "names", lambda there=there: tuple(there))
@@ -250,7 +256,7 @@ def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:
     driver = build(host_compiler(), "-O1")
     cases, codes = Cases(), np.ones((1, 128), dtype=np.int8)
     cases.add(PRODUCT, (1, 1, 1), [bytes([0x55] * 32), codes.tobytes()], [np.array([[127]], dtype=np.int32)])
-    done = subprocess.run([driver, cases.write(tmp_path / "x")], capture_output=True, text=True, check=False)
+    done = subprocess.run([driver, cases.write(tmp_path / "x")], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 1
     assert "portable product, case 0: the result is wrong" in done.stdout
     assert "\n0 passed, " in done.stdout

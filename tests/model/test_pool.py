@@ -48,6 +48,8 @@ def run_pool(folder: Path, header: Path) -> subprocess.CompletedProcess[str]:
     program = folder / "pool"
     flags = [*WARNINGS, "-Wno-unused-function", "-O1", "-pthread", f"-I{header.parent}"]
     source = str(HERE / "driver" / "pool.c")
-    built = subprocess.run([compiler, *flags, source, "-o", str(program)], capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        [compiler, *flags, source, "-o", str(program)], capture_output=True, encoding="utf-8", check=False
+    )
     assert built.returncode == 0, built.stderr
-    return subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([program], capture_output=True, encoding="utf-8", check=False, timeout=60)

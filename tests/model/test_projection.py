@@ -208,5 +208,5 @@ def test_importing_the_package_loads_no_projection_module() -> None:
     code = (
         "import sys, i2s_spec; print([name for name in sys.modules if name.startswith('i2s_spec.') or name == 'numpy'])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True).stdout
     assert said.strip() == "[]"

@@ -178,7 +178,9 @@ class Emulation:
         self._memory: list[Any] = []
         self.name = (
             "g++ "
-            + subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
+            + subprocess.run(
+                ["g++", "-dumpfullversion"], capture_output=True, encoding="utf-8", check=True
+            ).stdout.strip()
         )
 
     def put(self, data: bytes) -> int:

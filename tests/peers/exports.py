@@ -308,7 +308,7 @@ def read(made: Runnable, paths: Sequence[Path]) -> list[list[str]]:
 
 def _walked(command: Sequence[Any], path: Path) -> list[str]:
     done = subprocess.run(
-        [*command, path], capture_output=True, text=True, timeout=_PATIENCE, check=False, errors="replace"
+        [*command, path], capture_output=True, encoding="utf-8", timeout=_PATIENCE, check=False, errors="replace"
     )
     sound = done.returncode == 0 and " status " not in done.stdout
     return [*done.stdout.splitlines(), "end" if sound else f"error {done.returncode}"]
@@ -321,7 +321,7 @@ def _fields(command: Sequence[Any], path: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "found.json"
         words = [*command, "-i", path, "-f", "json", "-o", written]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        done = subprocess.run(words, capture_output=True, encoding="utf-8", timeout=_PATIENCE, check=False)
         if done.returncode or not written.is_file():
             return ["error of ImHex"]
         text = written.read_text(encoding="utf-8")
@@ -368,7 +368,7 @@ def _done(command: Sequence[Any], environment: dict[str, str] | None = None, fol
     :raises MissingError: if it fails: it cannot be built here
     """
     done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=_PATIENCE, check=False, cwd=folder,
+        [str(word) for word in command], capture_output=True, encoding="utf-8", timeout=_PATIENCE, check=False, cwd=folder,
         env={**os.environ, **(environment or {})},
     )  # fmt: skip
     if done.returncode:

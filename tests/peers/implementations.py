@@ -65,7 +65,7 @@ def _built(folder: Path, source: str, words: Sequence[str]) -> list[str]:
     """A program compiled from a source file."""
     target = folder / source.replace(".", "_")
     done = subprocess.run(
-        [_tool(words[0]), *words[1:], str(target), _path(source)], capture_output=True, text=True, check=False
+        [_tool(words[0]), *words[1:], str(target), _path(source)], capture_output=True, encoding="utf-8", check=False
     )
     if done.returncode:
         raise RuntimeError(f"{source}: {done.stderr}")

@@ -58,7 +58,7 @@ def judge(paths: Sequence[Path], tokens: int = TOKENS) -> list[Verdict]:
     script = Path(__file__).parent / "children" / "judge_llama_cpp.py"
     package = LIBRARY.folder / "node_modules" / LIBRARY.name
     done = subprocess.run(
-        [sys.executable, str(script), str(package), str(tokens)], check=False, capture_output=True, text=True,
+        [sys.executable, str(script), str(package), str(tokens)], check=False, capture_output=True, encoding="utf-8",
         input="".join(f"{path.resolve()}\n" for path in paths),
     )  # fmt: skip
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -126,7 +126,7 @@ def perplexity_tool() -> Path:
 
 
 def _done(words: Sequence[str]) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False, timeout=900)
     if done.returncode:
         raise RuntimeError(f"{words[0]} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
 

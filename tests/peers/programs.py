@@ -109,7 +109,7 @@ class Program(NamedTuple):
             steps = [[sys.executable, "-m", "venv", str(self.folder)], [*pip, *wanted]]
         for step in steps:
             try:
-                done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+                done = subprocess.run(step, capture_output=True, encoding="utf-8", check=False, timeout=_PATIENCE)
             except (OSError, subprocess.TimeoutExpired) as error:
                 return f"{step[0]}: {error}"
             if done.returncode:

@@ -213,7 +213,7 @@ def of_peers(words: Sequence[str]) -> None:
     script = Path(__file__).parent / "children" / "quantize_llama_cpp.py"
     job = json.dumps({"source": source, "target": target, "file_type": FILE_TYPES[what]})
     words = [sys.executable, str(script), str(LIBRARY.folder / "node_modules" / LIBRARY.name)]
-    done = subprocess.run(words, input=job + "\n", capture_output=True, text=True, check=False)
+    done = subprocess.run(words, input=job + "\n", capture_output=True, encoding="utf-8", check=False)
     if done.stdout.strip() != "0":
         raise RuntimeError(f"llama.cpp does not quantise {source} to {what}: {done.stderr[-500:]}")
 

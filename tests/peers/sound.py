@@ -152,7 +152,7 @@ def _converted(folder: Path, tree: Path, python: str) -> list[File]:
     wanted = [(file, job) for file, job in jobs if not _first_part(file.path).is_file()]
     words = [python, str(_CHILDREN / "convert_checkpoints.py"), str(tree), str(folder / "checkpoints")]
     with subprocess.Popen(
-        words, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        words, encoding="utf-8", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -214,7 +214,7 @@ def _quantised(folder: Path) -> list[File]:
         str(_CHILDREN / "quantize_llama_cpp.py"),
         str(LIBRARY.folder / "node_modules" / LIBRARY.name),
     ]
-    subprocess.run(words, input="".join(lines), text=True, capture_output=True, check=True)
+    subprocess.run(words, input="".join(lines), encoding="utf-8", capture_output=True, check=True)
     return [file for file, _ in jobs if file.path.is_file()]
 
 

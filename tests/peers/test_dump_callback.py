@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the cal
 
 def compiled(includes: list[Path], *options: str) -> None:
     words = ["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", *(f"-I{each}" for each in includes), *options]
-    done = subprocess.run([*words, str(CALLBACK)], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([*words, str(CALLBACK)], capture_output=True, encoding="utf-8", check=False, timeout=300)
     assert not done.returncode, done.stderr
 
 

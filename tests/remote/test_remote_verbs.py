@@ -126,7 +126,9 @@ def test_options_carry_the_policy(url: str) -> None:
 def test_without_the_extra_one_sentence_says_what_to_install(url: str) -> None:
     code = "import sys; sys.modules['urllib3'] = None; from i2s_spec.cli import main; main(sys.argv[1:])"
     for verb in ("lint", "show"):
-        run = subprocess.run([sys.executable, "-c", code, verb, url], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, "-c", code, verb, url], capture_output=True, encoding="utf-8", check=False
+        )
         assert (run.returncode, run.stdout) == (2, "")
         assert (
             run.stderr
@@ -139,7 +141,9 @@ def test_local_files_import_nothing_that_asks_servers(model: Path) -> None:
         "import sys; from i2s_spec.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "print([name for name in sys.modules if 'i2s_spec.remote.' in name or 'urllib3' in name], file=sys.stderr)"
     )
-    run = subprocess.run([sys.executable, "-c", code, "lint", str(model)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code, "lint", str(model)], capture_output=True, encoding="utf-8", check=True
+    )
     assert run.stderr == "['i2s_spec.remote.policy']\n"  # the limits, which are plain data
 
 

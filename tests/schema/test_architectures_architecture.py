@@ -299,5 +299,5 @@ def test_reading_the_declarations_is_light() -> None:
         "import sys; before = set(sys.modules); import i2s_spec.schema.architectures;"
         f"print([name for name in {heavy} if name in set(sys.modules) - before])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert result.stdout == "[]\n"

@@ -84,7 +84,7 @@ def test_it_is_not_read_where_no_architecture_asks_for_it() -> None:
             f"out = io.BytesIO(); new(out, {architecture!r}, layers=1); i2s.lint(out.getvalue()); "
             "from i2s_spec.schema import llama_cpp as t; print(t.table.cache_info().currsize)"
         )
-        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
         assert ran.stdout.strip() == want, architecture
 
 

@@ -73,7 +73,7 @@ def test_the_same_in_every_process() -> None:
     )
     here = sha256(b"".join(mutator.mutate(SOUND, i) for i in range(200))).hexdigest()
     env = {"PYTHONHASHSEED": "77"}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, env=env)
     assert run.stdout.strip() == here
 
 

@@ -212,7 +212,7 @@ def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path
     path.write_text(json.dumps(log), encoding="utf-8")
     command = [str(tool), "validate", str(path), "--rule-kind", rules, "--level", "Error;Warning"]
     environment = {**os.environ, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=600, env=environment)
     assert "Analysis completed successfully." in done.stdout
     faults = [line for line in done.stdout.splitlines() if ": error " in line or ": warning " in line]
     # SARIF2005 asks for the tool's address, which exists only after publication.

@@ -35,7 +35,7 @@ def download(version: str | None, folder: Path) -> Path:
     wanted = PACKAGE if version is None else f"{PACKAGE}=={version}"
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
     words = [*pip, "--no-deps", "--no-binary", PACKAGE, "--dest", str(folder), wanted]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
     found = sorted(folder.glob("llama_cpp_python-*.tar.gz"))
     if done.returncode or not found:
         raise RuntimeError(f"pip does not download {wanted}: {done.stderr.strip()[-1000:]}")
@@ -64,7 +64,7 @@ def origin(tree: Path) -> Origin:
     """
     plain = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*"]
     words = ["git", *plain, "-C", str(tree), "--no-pager", "log", "-1", "--format=%H %cs"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise RuntimeError(f"git knows no commit of {tree}: {done.stderr.strip()}")
     return Origin(*done.stdout.split())

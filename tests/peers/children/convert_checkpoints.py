@@ -41,7 +41,9 @@ SMALL = {
     "mask_token_id": 11, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False,
 }  # fmt: skip
 
-TEXT = (Path(__file__).read_text() + TREE.joinpath("README.md").read_text(errors="replace")).splitlines()
+TEXT = (
+    Path(__file__).read_text(encoding="utf-8") + TREE.joinpath("README.md").read_text(errors="replace")
+).splitlines()
 #: Special tokens; some classes of the converter look for those of their models.
 SPECIAL = [
     "<pad>",

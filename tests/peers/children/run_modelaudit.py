@@ -7,7 +7,7 @@ from pathlib import Path
 
 program = str(Path(sys.executable).parent / "modelaudit")
 command = [program, "scan", "--format", "json", "--no-cache", sys.argv[2]]
-done = subprocess.run(command, capture_output=True, text=True, check=False)
+done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 report = json.loads(done.stdout)
 found = [f"{issue.get('rule_code')} {issue['severity']}: {issue['message']}" for issue in report["issues"]]
 shown = "; ".join([f"exit {done.returncode}", *sorted(set(found))])
