@@ -187,7 +187,7 @@ SHOWN = 20
 )
 @whole_file("The new file.", "Write nothing; list what would be left out.")
 @click.option("--keep-unknown", is_flag=True, help="Keep keys that the specification does not know.")
-@click.option("--drop-template", is_flag=True, help="Leave the chat template out, which is a program.")
+@click.option("--drop-template", is_flag=True, help="Leave every chat template out, which is a program.")
 def sanitize_command(
     file: str,
     target: str | None,
@@ -199,8 +199,9 @@ def sanitize_command(
 ) -> int:
     """Write OUT with only the known parts of FILE: keys that the specification knows, and tensors.
 
-    It leaves out and lists unknown keys, bytes that belong to no tensor, bytes after the scales of I2_S tensors, and
-    control characters. A proof shows that the weights are the same. The same FILE gives the same OUT on every machine.
+    It leaves out and lists unknown keys, bytes that belong to no tensor, bytes after the scales of I2_S tensors, control
+    characters, and chat templates that `i2s lint` calls an error or cannot read to their end. A proof shows that the
+    weights are the same. The same FILE gives the same OUT on every machine.
 
     Exit code 1: FILE has a part that is ambiguous, such as tensors that share bytes; nothing is written. `i2s fix`
     repairs some of those.
