@@ -185,7 +185,7 @@ class CheckpointFolder:
         if is_address(path):
             from i2s_spec.remote.open import pinned_folder
 
-            self.path, self.title, self.repository, self.names, _ = pinned_folder(self.path)
+            self.path, self.title, self.repository, self.names, *_ = pinned_folder(self.path)
         elif os.path.isdir(self.path):
             self.names = sorted(os.listdir(self.path))
         elif os.path.exists(self.path):

@@ -160,6 +160,7 @@ class FolderFiles:
 
             found = pinned_folder(path)
             self._place, self.names, self._commit = found.address, frozenset(found.names), found.commit
+            self._requests, self._bytes = found.usage
         else:
             self._place, self.names = path, frozenset(os.listdir(path))
 
