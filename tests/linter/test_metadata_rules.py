@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from pace import units
 
 from i2s_spec.convert.new import new
+from i2s_spec.errors import Span
 from i2s_spec.linter.analysis import template_hazards
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules.template import template_findings
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.types import I2_S, ValueType
 from i2s_spec.testing.sample import NOTED, Draft, Model, array, key_value
@@ -439,6 +441,18 @@ EVASIONS = {
 def test_hazards_that_names_alone_do_not_show(source: str) -> None:
     found = template_hazards.hazards(source.encode())
     assert {hazard.kind for hazard in found} == {EVASIONS[source]}
+
+
+def test_templates_outside_gguf_files_are_examined_alike() -> None:
+    data = b"ab{{ x.__class__ }}\xe2\x80\x8b https://example.test/a" + b" " * (1 << 18)
+    found = template_findings(b"chat_template", data, Span(7, 7 + len(data), "chat_template.jinja"))
+    assert [(each.code, *each.span) for each in found] == [
+        ("S201", 14, 23, "chat_template.jinja"),
+        ("S204", 26, 29, "chat_template.jinja"),
+        ("S207", 30, 52, "chat_template.jinja"),
+        ("S211", 7 + (1 << 18), 7 + len(data), "chat_template.jinja"),
+    ]
+    assert list(template_findings(b"t", b"{{ x }}", Span(0, 7, "t"))) == []
 
 
 def test_positions_of_hazards_count_bytes() -> None:
