@@ -516,6 +516,15 @@ def test_templates_that_jinja_parses_are_not_called_broken(source: str) -> None:
             b"{{ x" + b"|sum(x" * 40_000,
             b"{% for a in b %}" * 8_000 + b"{{ b.append(a) }}" * 7_000,
             "{{ \u00a0é.__a__ }}".encode() * 13_000,
+            b"{% if " + b"x is mapping and " * 8_000 + b"'abc' in x and " * 8_000 + b"'abc' in content %}",
+            b"{% if x is mapping and 'abc' in content %}" * 6_000,
+            b"{% set x = x" + b"|replace('a','aa')" * 14_000 + b" %}",
+            b"{% set " + b"x." * 60_000 + b"x = " + b"x." * 60_000 + b"x|replace('a','aa') %}",
+            b"{% for a in b %}{% set n.x = n.x|replace('a','aa') %}" * 4_000,
+            b"{{ " + b"'\\u200b'" * 30_000 + b" }}",
+            b"ignore the previous " * 13_000,
+            b"{% if d %}do not tell people " * 9_000,
+            b"{% if strftime_now == " + b"if " * 80_000,
         ]
     ),
 )

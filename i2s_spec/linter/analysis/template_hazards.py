@@ -217,7 +217,7 @@ def _mappings(part: Part) -> set[_Expression]:
             continue
         if token.value == "or":
             return set()
-        if operand[-2:] == ["is", "mapping"]:
+        if operand[-2:] == ["is", "mapping"] and len(operand) < _MOST and len(required) < _NESTED:
             required.add(tuple(operand[:-2]))
         operand = []
     return required
@@ -522,12 +522,11 @@ def multiplied(parts: list[Part]) -> Iterator[Hazard]:
             called = token.value == "replace" and token.kind == "name" and i and tokens[i - 1].value in ("|", ".")
             old, comma, new = tokens[i + 2 : i + 5]
             if called and _value(tokens, i + 1) == "(" and (old.kind, comma.value, new.kind) == ("text", ",", "text"):
-                times = min(
-                    times * max(1, new.value.count(old.value) if old.value else len(new.value)), float(MANY + 1)
-                )
+                copies = new.value.count(old.value) if old.value else len(new.value)
+                times = min(times * max(1, copies), float(MANY + 1))
         if times == 1:
             continue
-        equals = next((i for i, token in enumerate(tokens) if token.value == "=" and token.kind == "sign"), 0)
+        equals = next((i for i, token in enumerate(tokens[:_MOST]) if token.value == "=" and token.kind == "sign"), 0)
         name = "".join(_spelled(tokens[1:equals])) if part.word == "set" else ""
         if name and _has(_spelled(tokens[equals:]), _spelled(tokens[1:equals])):
             # A member of a namespace keeps its value from one turn of a loop to the next.
