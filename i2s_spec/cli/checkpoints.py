@@ -205,6 +205,7 @@ def _print(target: str, result: Imported) -> None:
               help="quantization_mode; online is refused, because it would quantize ternary weights again.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@remote_options
 def export_command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: bool) -> None:
     """Write the folder DIR from the GGUF file FILE: config.json, model.safetensors, the files of the tokenizer.
 

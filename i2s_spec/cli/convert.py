@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from i2s_spec.cli.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
-from i2s_spec.cli.options import keep_inputs, out_argument, reading, shown, warn_of_programs, writing
+from i2s_spec.cli.options import keep_inputs, out_argument, reading, remote_options, shown, warn_of_programs, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import all_of, counted
@@ -83,6 +83,7 @@ _CHECKPOINT = ".safetensors"
 @click.option("-v", "--verbose", is_flag=True, help="Print the proof of every tensor.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@remote_options
 @out_argument("target")
 def convert_command(
     source: str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from i2s_spec.cli.options import remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, counted
@@ -69,6 +70,7 @@ _GROUPS: Final = (
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@remote_options
 def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, quiet: bool) -> int:
     """Answer three questions about a file: what is it, is it sound, and who runs it, or what to do so that one does.
 

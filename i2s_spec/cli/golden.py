@@ -22,7 +22,7 @@ from i2s_spec.cli.model_input import (
     remark_refusal,
     tokenizer_of,
 )
-from i2s_spec.cli.options import form_option, keep_inputs, reading, writing
+from i2s_spec.cli.options import form_option, keep_inputs, reading, remote_options, writing
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.cli.verbs import command_line
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, SettingError, quote
@@ -69,6 +69,7 @@ def golden_command() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a record.")
 @click.option("--force", is_flag=True, help="Run a model that the linter calls broken; replace a record, too.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars and no remarks.")
+@remote_options
 def record(
     model: str | None, tokens: list[int] | None, text: str | None, text_file: str | None, folder: str, light: bool,
     npz: bool, callback_text: Any, kl_base: bool, numerics: str, dialect: str, activation: str | None, pre: str | None,
@@ -83,7 +84,7 @@ def record(
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")
-    from i2s_spec.gguf.source import open_regular
+    from i2s_spec.gguf.source import is_address, open_regular
     from i2s_spec.golden import record as make
     from i2s_spec.golden.recording import described
     from i2s_spec.model.load import load_model
@@ -92,7 +93,7 @@ def record(
     if model is None:
         if not quiet:
             remark(f"the model is {named(model)}")
-    else:
+    elif not is_address(model):
         open_regular(model).close()  # what is not there, or no file, is said with its name
     try:
         with reading(model), counting_bar("loading", None, quiet):
@@ -176,6 +177,7 @@ def _refuse_taken(folder: str, force: bool) -> None:
 @click.option("--no-diagnosis", is_flag=True, help="Do not look for the mistake that explains what is wrong.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
+@remote_options
 def compare(
     golden: str, candidate: str, model: str | None, mode: Any, numerics: str | None, prefix: str, form: str,
     output: str | None, force: bool, no_diagnosis: bool, threads: int | None, quiet: bool,

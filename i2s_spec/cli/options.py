@@ -252,6 +252,7 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
         click.option("--json", "as_json", is_flag=True, help="As JSON."),
         click.option("--threads", type=click.IntRange(1), help=threads),
         click.option("-q", "--quiet", is_flag=True, help="Print nothing."),
+        remote_options,
     )
 
 

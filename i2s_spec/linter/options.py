@@ -324,7 +324,10 @@ class RunOptions:
         key="format",
         affects_verdict=False,
         help="Form of the report.",
-        shorts=(Short("--json", "as_json", "json", "The same as --format json."),),
+        shorts=(
+            Short("--json", "as_json", "json", "The same as --format json."),
+            Short("--statistics", "statistics", "statistics", "The same as --format statistics: counts by rule only."),
+        ),
     )
     output: str | None = option(
         "-o",
