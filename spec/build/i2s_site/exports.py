@@ -59,6 +59,18 @@ def read_by() -> str:
     )
 
 
+def schemas() -> dict[str, str]:
+    """The JSON Schemas of the package by their places on the site."""
+    package = root() / "i2s_spec"
+    return {f"schemas/{path.name}": path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.schema.json"))}
+
+
+def schema_list() -> str:
+    """A row for each JSON Schema: the document that it describes."""
+    titles = {name: json.loads(text) for name, text in schemas().items()}
+    return table(["schema", "describes"], [[f"[{name[8:]}]({name})", each["title"]] for name, each in titles.items()])
+
+
 def _vectors(run: DecoderRun) -> str:
     return f"{run.counts['pass']} of {run.counts['pass'] + run.counts['fail']} vectors"
 
