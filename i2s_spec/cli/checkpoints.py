@@ -134,7 +134,7 @@ def import_command(
             result = import_checkpoint(checkpoint, target, progress=progress, **options)
     if receipt is not None:
         checks = _receipt(checkpoint, target, receipt, checks, options, base, latent)
-    warnings = warn_of_programs(target, None, quiet, as_json)
+    warnings = warn_of_programs(target, quiet, as_json)
     if as_json:
         document = {**_document(target, result, checks), "warnings": warnings}
         sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **document}))

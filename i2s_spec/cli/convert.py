@@ -40,8 +40,6 @@ class _Report(NamedTuple):
     file_type: tuple[int | None, int | None] | None
     advice: Sequence[str]
     commonest: tuple[str | None, str | None] = (None, None)
-    #: The architecture of IN, if OUT has another one.
-    former: str | None = None
 
 
 _CHECKPOINT = ".safetensors"
@@ -49,8 +47,7 @@ _CHECKPOINT = ".safetensors"
 
 @click.command(
     "convert",
-    epilog="Example:  i2s new tiny.gguf --embd 256 && "
-    "i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet --hidden-activation relu2",
+    epilog="Example:  i2s new tiny.gguf --embd 256 && i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet",
     short_help="Convert ternary tensors to another type or dialect, with a proof.",
 )
 @click.argument("source", metavar="IN", type=click.Path(readable=False))
@@ -69,7 +66,10 @@ _CHECKPOINT = ".safetensors"
               help="The undefined code 3: an error (between dialects: kept), or 0.")  # fmt: skip
 @click.option("--arch", metavar="NAME", help="Rename the architecture to NAME, and its keys with it. Upstream: bitnet.")
 @click.option(
-    "--hidden-activation", metavar="NAME", help="Store the activation of the feed-forward: relu2, silu, gelu."
+    "--hidden-activation",
+    metavar="NAME",
+    help="Store the activation of the feed-forward: relu2, silu, gelu. "
+    "[default: what the former architecture means, if --arch means another]",
 )
 @click.option("--endian", type=click.Choice(["little", "big"]), help="Byte order of OUT. [default: IN's]")
 @click.option("--into", "model", metavar="MODEL", type=click.Path(readable=False),
@@ -114,7 +114,7 @@ def convert_command(
             report = _to_checkpoint(source, target, options, about, workers)
         else:
             report = _convert(source, target, options, about, workers)
-    warnings = warn_of_programs(target, report.former, quiet, as_json)
+    warnings = warn_of_programs(target, quiet, as_json)
     if as_json:
         document = {**_document(report), "warnings": warnings}
         sys.stdout.writelines(
@@ -143,17 +143,13 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
             threads=threads, **about,
         )  # fmt: skip
         types = Counter(tensor.kind or "" for tensor in file.tensors.rows if len(tensor.ne) > 1)
-        former = file.metadata.get("general.architecture") if options["arch"] is not None else None
     advice = result.advice
     if options["to"] is not None and not result.proofs:
         advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
     before = _commonest(types)
     types.subtract(proof.types[0] for proof in result.proofs)
     types.update(proof.types[1] for proof in result.proofs)
-    return _Report(
-        result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)),
-        former if isinstance(former, str) else None,
-    )  # fmt: skip
+    return _Report(result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)))
 
 
 def _commonest(types: Counter[str]) -> str | None:

@@ -217,10 +217,9 @@ def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
         raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
 
 
-def warn_of_programs(target: str, former: str | None, quiet: bool, as_json: bool) -> list[str]:
+def warn_of_programs(target: str, quiet: bool, as_json: bool) -> list[str]:
     """Print on stderr what programs are known to do wrongly with a GGUF file that was just written.
 
-    :param former: the architecture of the file that it was made from, if it was changed
     :returns: the sentences, for a document; nothing is looked for if they are wanted neither there nor on stderr
     """
     from i2s_spec.linter.runtimes.conversions import cautions
@@ -228,7 +227,7 @@ def warn_of_programs(target: str, former: str | None, quiet: bool, as_json: bool
     if (quiet and not as_json) or not target.endswith(".gguf") or not os.path.isfile(target):
         return []
     try:
-        found = list(cautions(target, former))
+        found = list(cautions(target))
     except (OSError, FormatError):  # it was moved or replaced meanwhile
         return []
     if not quiet:

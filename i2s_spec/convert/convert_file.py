@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite
+from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite, stated_activation
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
 from i2s_spec.gguf.tensor import require_usual
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
@@ -119,7 +119,8 @@ def convert_file(
     :param fallback: one of `FLOATS`, for tensors that `to` cannot hold (rows of 8,640 in TQ2_0)
     :param unused_code: whether the unused code is refused or becomes 0; between dialects it is kept
     :param arch: a new name of the architecture; keys that begin with the old name get the new one
-    :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`
+    :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`; without it, what
+        the former architecture means, if `arch` means another and the file states none (clause 9.6)
     :param byte_order: the byte order of the copy; by default the source's
     :param force: replace an existing file, but never the one that is read
     :param progress: called now and then with (bytes written, bytes of the copy)
@@ -161,7 +162,9 @@ def convert_file(
         for t in file.tensors.rows
         if len(t.ne) > 1
     )
-    values, file_type = changed_keys(file, former, arch, hidden_activation, types, bool(plan.recodings))
+    kept = stated_activation(file, former, arch) if hidden_activation is None else None
+    activation = hidden_activation or kept
+    values, file_type = changed_keys(file, former, arch, activation, types, bool(plan.recodings))
     size = rewrite(
         file,
         target,
@@ -179,16 +182,22 @@ def convert_file(
         proofs,
         len(file.tensors) - len(proofs),
         file_type,
-        advice(
+        _kept_words(former, arch, kept)
+        + advice(
             set(types),
             declared.name if declared is not None else arch or former,
-            former if arch else None,
-            hidden_activation or _text(file, f"{former}.hidden_activation"),
+            activation or _text(file, f"{former}.hidden_activation"),
             _layout(plan, source, types),
             _text(file, "tokenizer.ggml.model") != "gpt2" or "tokenizer.ggml.pre" in file.metadata,
             {tensor.ne[0] for tensor in file.tensors.values() if is_ternary(tensor, former)},
         ),
     )
+
+
+def _kept_words(former: str | None, arch: str | None, kept: str | None) -> tuple[str, ...]:
+    if kept is None:
+        return ()
+    return (f"{arch}.hidden_activation is set to {kept}, which architecture {former} means and {arch} does not.",)
 
 
 # The request.
@@ -359,10 +368,6 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
 #: Architectures with ReLU squared in the feed-forward network: those of BitNet b1.58 2B-4T.
 _RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
 
-_RELU2_NEEDED = (
-    "The model was trained with ReLU squared, if it is BitNet b1.58 2B-4T; architecture bitnet means SiLU to llama.cpp "
-    "and to BitNet's forks, and the output is then wrong without an error: --hidden-activation relu2 says what is meant."
-)
 _RELU2_READ = (
     "llama.cpp computes architecture bitnet with SiLU, whatever bitnet.hidden_activation says: the requests that would "
     "read the key (ggml-org/llama.cpp#26751, #25885) were closed unmerged. The output is wrong without an error, unless the "
@@ -414,7 +419,6 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
 def advice(
     types: set[str],
     architecture: str | None,
-    former: str | None,
     activation: str | None,
     layout: str | None,
     pre: bool = True,
@@ -424,7 +428,6 @@ def advice(
 
     :param types: the types of the file's tensors
     :param architecture: its declared name, or the value of `general.architecture`
-    :param former: its previous value, if it was changed
     :param activation: the activation of the feed-forward network that the file states
     :param layout: the layout of the I2_S tensors, if there are any
     :param pre: whether the file says how text is split before tokenization, or need not
@@ -434,7 +437,7 @@ def advice(
     way_out = _way_out(architecture, activation, rows)
     notes = [
         *(() if upstream else _of_i2s(layout, way_out)),
-        *_of_architecture(architecture, former, activation, upstream),
+        *_of_architecture(architecture, activation, upstream),
         *_of_group_types(types, way_out),
         *_of_blocks_of_256(types, rows, upstream),
     ]
@@ -459,19 +462,14 @@ def _of_i2s(layout: str | None, way_out: str) -> Iterator[str]:
         )
 
 
-def _of_architecture(
-    architecture: str | None, former: str | None, activation: str | None, upstream: bool
-) -> Iterator[str]:
+def _of_architecture(architecture: str | None, activation: str | None, upstream: bool) -> Iterator[str]:
     if upstream and architecture in _RELU2:
         yield (
             f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
-            "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
+            "--arch bitnet makes a file that it loads. BitNet's forks of 2025 load this one."
         )
-    if _takes_activation(architecture):
-        if activation == "relu2":
-            yield _RELU2_READ
-        elif former in _RELU2:
-            yield _RELU2_NEEDED
+    if _takes_activation(architecture) and activation == "relu2":
+        yield _RELU2_READ
     if upstream and architecture in _NORM_IN:
         yield (
             f"Upstream llama.cpp loads no {architecture} with *_norm_in tensors (wrong number of tensors): "

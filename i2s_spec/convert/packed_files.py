@@ -180,7 +180,7 @@ def from_checkpoint(
     architecture = model.metadata.get("general.architecture")
     declared = declared_architecture(architecture, model.metadata, model.tensors)
     architecture = architecture if declared is None else declared.name
-    text = advice(set(types), architecture, None, None, wanted.layout.name if kind == "I2_S" else None)
+    text = advice(set(types), architecture, None, wanted.layout.name if kind == "I2_S" else None)
     return Conversion(size, tuple(proofs), len(model.tensors) - len(proofs), file_type, text)
 
 

@@ -538,6 +538,18 @@ def changed_keys(
     return values, (before, after)
 
 
+def stated_activation(file: File, former: str | None, arch: str | None) -> str | None:
+    """The activation to store if the architecture is renamed and the new one means another (clause 9.6): what the former
+    one means, so that the copy is the same model.
+
+    :returns: None where the file states an activation, which is kept, or both mean the same
+    """
+    if arch is None or f"{former}.hidden_activation" in file.metadata:
+        return None
+    old, new = (declared_architecture(name, file.metadata, file.tensors) for name in (former, arch))
+    return old.activation if old is not None and new is not None and old.activation != new.activation else None
+
+
 def check_architecture(file: File, former: str | None, arch: str) -> None:
     """Refuse an architecture that has other tensors, or the same ones with their rows in another order.
 

@@ -99,12 +99,12 @@ def test_requantizing_keeps_the_embedding() -> None:
     option = "--token-embedding-type f16"
     reason = of(model_bytes("llama"))["ik_llama.cpp"].reasons[0]
     assert (reason.effect, option in reason.text) == ("option", True)
-    assert option in advice({"I2_S"}, "llama", None, None, None)[0]
+    assert option in advice({"I2_S"}, "llama", None, None)[0]
 
 
 def test_nobody_reads_the_activation() -> None:
     """`convert --arch bitnet --hidden-activation relu2` makes what llama.cpp loads and computes with SiLU."""
-    notes = " ".join(advice({"Q2_0"}, "bitnet", "bitnet-b1.58", "relu2", None))
+    notes = " ".join(advice({"Q2_0"}, "bitnet", "relu2", None))
     assert "SiLU, whatever bitnet.hidden_activation says" in notes
     key = next(key for key in MODEL if key.name.endswith(".hidden_activation"))
     assert re.search(r"no released runtime reads it", key.note)
