@@ -356,7 +356,7 @@ _MOST_TEXTS: Final = 256
 
 
 def _texts(folder: FolderFiles, metadata: Mapping[str, Any]) -> list[tuple[str, str, bool, str]]:
-    """The texts of a folder: file, what it is, whether it is a template, and the text.
+    """The texts of a folder: file, what it is in words that need no escaping, whether it is a template, and the text.
 
     Every template counts, whichever of them an import takes; what cannot be read has its own finding.
     """
@@ -364,16 +364,15 @@ def _texts(folder: FolderFiles, metadata: Mapping[str, Any]) -> list[tuple[str, 
     for name in folder.names:
         with suppress(FormatError):
             if name.endswith(".jinja"):
-                found.append(
-                    (name, "the chat template", True, folder.bytes_of(name, MOST_TEMPLATE).decode(errors="replace"))
-                )
+                text = folder.bytes_of(name, MOST_TEMPLATE).decode(errors="replace")
+                found.append((name, f"the chat template {quote(name)}", True, text))
             elif name.endswith(".json") and ("chat_template" in name or name in _CONFIGS):
                 found += _templates_in(name, folder.json_of(name, MOST_TOKENIZER).get("chat_template"))
     for shard, about in metadata.items():
         for key, value in about.items() if isinstance(about, dict) else ():
             text = value if isinstance(value, str) else ""
             template = "chat_template" in key or "{%" in text or "{{" in text
-            found.append((shard, f"__metadata__ {key}", template, text))
+            found.append((shard, f"{quote(key)} in the header of {quote(shard)}", template, text))
     names = [name for name in folder.names if not name.isprintable()]
     return [*found, *((name, "the name of a file", False, name) for name in names)][:_MOST_TEXTS]
 
@@ -388,7 +387,7 @@ def _templates_in(file: str, value: Any) -> Iterator[tuple[str, str, bool, str]]
         value = {str(each.get("name")): each.get("template") for each in value if isinstance(each, dict)}
     for name, text in value.items() if isinstance(value, dict) else [("", value)]:
         if isinstance(text, str):
-            yield file, f"the chat template {name}".strip(), True, text
+            yield file, f"the chat template {f'{quote(name)} ' if name else ''}in {quote(file)}", True, text
 
 
 def _text_findings(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -404,7 +403,10 @@ def _text_findings(facts: CheckpointFacts) -> Iterator[Finding]:
     for finding in lint(data, Options(select=(TEXT_RULES,))).findings:
         for number, (file, what, _, _) in enumerate(facts.texts):
             if finding.span.path.startswith(f"key_values[{number}]."):
-                details = {name: what if value == keys[number] else value for name, value in finding.details.items()}
+                details = {
+                    name: TrustedText(what) if value == keys[number] else value
+                    for name, value in finding.details.items()
+                }
                 yield finding._replace(span=Span(0, 0, file), details=details, excerpt=None)
 
 

@@ -60,7 +60,8 @@ class CheckpointFacts:
     :param reading: how much of the weights is read: `full`, `sample` or `none`
     :param unreadable: names of the files that have a finding because they cannot be read
     :param notes: what users should know of the choice of shards, in sentences
-    :param texts: texts that programs render or print: file, what it is, whether it is a template, and the text
+    :param texts: texts that programs render or print: file, what it is in words that need no escaping, whether it is
+        a template, and the text
     :param code: files that execute code when they are loaded, or that name such files, and what each is
     """
 
