@@ -97,13 +97,9 @@ def import_checkpoint(
         recognized = recognize(folder, family, weight_scale)
         sizes = sizes_of(folder.config)
         choices = Choices(to, embedding, fallback, rule, threads or os.cpu_count() or 1)
-        tensors, tied = planned(folder, recognized, sizes, choices)
-        values = model_values(folder, recognized, sizes, tensors, name, source)
+        tensors, tied, values, factors = prepared(folder, recognized, sizes, choices, name, source)
         lists = token_lists(folder, sizes.h.vocab, recognized.family.pre, pre)
         values |= tokenizer_values(folder, lists)
-        factors = rope_factors(sizes)
-        if factors is not None and recognized.family.architecture != "llama":
-            raise refused(f"files of {recognized.family.architecture} cannot store rope_type llama3")
         with Writer(target, force=force, progress=progress) as writer:
             for key, value in values.items():
                 writer.add(key, value, _kind(key, recognized.family.architecture))
@@ -112,7 +108,7 @@ def import_checkpoint(
             for tensor in tensors:
                 writer.add_tensor(tensor.name, tensor.shape, tensor.type, folder.tensors.unchanged(tensor.data))
         read = [f"read from {folder.path}"] if folder.is_remote else []
-        notes = [*read, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
+        notes = [*read, *folder.notes, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
         if recognized.family.caution and family is None:
             notes.append(recognized.family.caution)
         if recognized.family.weight_only and to not in FLOAT_TYPES:
@@ -127,6 +123,27 @@ def import_checkpoint(
             tied,
             tuple(notes),
         )
+
+
+def prepared(
+    folder: CheckpointFolder,
+    recognized: Recognized,
+    sizes: ModelSizes,
+    choices: Choices,
+    name: str | None = None,
+    source: str | None = None,
+) -> tuple[list[PlannedTensor], bool, dict[str, Any], NDArray[np.float32] | None]:
+    """The tensors, whether the head is the embedding, the keys of the model, and the divisors of its rotation: all that
+    can be refused before weights are read, but for the tokenizer.
+
+    :raises FormatError: H104
+    """
+    tensors, tied = planned(folder, recognized, sizes, choices)
+    values = model_values(folder, recognized, sizes, tensors, name, source)
+    factors = rope_factors(sizes)
+    if factors is not None and recognized.family.architecture != "llama":
+        raise refused(f"files of {recognized.family.architecture} cannot store rope_type llama3")
+    return tensors, tied, values, factors
 
 
 def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from i2s_spec._version import __version__
 from i2s_spec.checkpoints.families import quantization_of, sizes_of
-from i2s_spec.checkpoints.folder import TEXTS, CheckpointFolder, read_object, refused
+from i2s_spec.checkpoints.folder import TEXTS, CheckpointFolder, object_of, refused
 from i2s_spec.checkpoints.import_checkpoint import Imported, import_checkpoint
 from i2s_spec.checkpoints.receipt_checks import (
     CHECKS,
@@ -46,7 +46,7 @@ from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, give_name, refuse_taken, unfinished_folder
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import chunks, source_of
+from i2s_spec.gguf.source import Source, chunks, read_regular, source_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 
@@ -112,7 +112,7 @@ def make_receipt(
             "schema_version": SCHEMA_VERSION,
             "tool": f"i2s-spec {__version__}",
             "file": _identity(path),
-            "checkpoint": [_identity(folder.file(name)) for name in _files(folder)],
+            "checkpoint": [_identity(folder.file(name), folder.source(name)) for name in _files(folder)],
             "choices": {"rule": rule, "weight_scale": weight_scale},
             "checks": [check.as_dict() for check in checks],
             "tensors": {name: hashes(tensor) for name, tensor in file.tensors.items()},
@@ -212,7 +212,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     :raises FormatError: H105 for what is not a receipt
     """
     try:
-        found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+        found = object_of(read_regular(path, _MOST_RECEIPT), os.fsdecode(path))
     except FormatError as error:
         raise _no_receipt(path, error.details["reason"]) from None
     return checked_receipt(found, path)
@@ -264,8 +264,9 @@ def _files(folder: CheckpointFolder) -> list[str]:
     return [*(name for name in TEXTS if name in folder.names), *folder.shards]
 
 
-def _identity(path: Path) -> dict[str, Any]:
-    source, name = source_of(path), os.path.basename(os.fsdecode(path))
+def _identity(path: Path, source: Source | None = None) -> dict[str, Any]:
+    """Name, size and digest of a file; a source that is given is closed."""
+    source, name = source or source_of(path), os.path.basename(os.fsdecode(path))
     try:
         digest = hashlib.sha256()
         for chunk in chunks(source, 0, source.size):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.checkpoints.folder import MOST_TOKENIZER, read_bytes
+from i2s_spec.checkpoints.folder import MOST_TOKENIZER
 from i2s_spec.checkpoints.reference_import import LINEAR, CheckpointForward, Witness, WitnessMatrix
 from i2s_spec.checkpoints.token_files import (
     PROBES,
@@ -595,7 +595,7 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
 
 
 def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
-    data = read_bytes(folder.file("tokenizer.model"), MOST_TOKENIZER)
+    data = folder.bytes_of("tokenizer.model", MOST_TOKENIZER)
     size = int(folder.config["vocab_size"])
     want = from_tokenizer_model(data, folder.tokenizer_config, folder.json_of("added_tokens.json"), size)
     found = file.metadata

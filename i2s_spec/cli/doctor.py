@@ -14,7 +14,7 @@ import click
 from i2s_spec.cli.options import remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, counted
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
@@ -123,11 +123,19 @@ def _files(path: str) -> tuple[list[str], int]:
 
 def _of_folder(files: list[str], left: int, as_json: bool, deep: bool, threads: int) -> int:
     """Print a line on each file, or a list of documents; the exit code is that of the worst file."""
-    from i2s_spec.checkup import doctor
+    from i2s_spec.checkup import Checkup, doctor
+    from i2s_spec.gguf.source import below
+    from i2s_spec.linter.report_data import Report
+    from i2s_spec.linter.rule import finding_of
 
     worst, documents = 0, []
     for path in files:
-        found = doctor(path, threads=threads, deep=deep)
+        try:
+            below(*os.path.split(path))
+        except FormatError as error:
+            found = Checkup(Report(path, (finding_of(error),), {}), None, (), "canonical", False, ())
+        else:
+            found = doctor(path, threads=threads, deep=deep)
         worst = max(worst, _exit_code(found))
         if as_json:
             documents.append(_document(found))

@@ -247,11 +247,11 @@ def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
     return sheets
 
 
-def _checkpoint(path: str, options: Options) -> dict[str, Any]:
+def _checkpoint(path: str, options: Options, root: str = "") -> dict[str, Any]:
     """The report on a folder of safetensors; what it needs is imported only for one."""
     from i2s_spec.checkpoints.lint_checkpoint import lint_folder
 
-    return lint_folder(path, options)
+    return lint_folder(path, options, root)
 
 
 def _say(sentences: Iterable[str]) -> None:

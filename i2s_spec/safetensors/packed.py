@@ -22,7 +22,7 @@ import numpy as np
 from i2s_spec.codec.encoding import WINDOW, ProofError, Rounding, rounding, widened
 from i2s_spec.codec.native import pack_trits, unpack_trits
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.source import read_below
 from i2s_spec.safetensors.files import Checkpoint, NewTensor, Stored
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Dialect
@@ -178,7 +178,7 @@ def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
     folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
     try:
-        config = json.loads(read_regular(os.path.join(os.fsdecode(folder), "config.json"), _MOST_CONFIG))
+        config = json.loads(read_below(os.fsdecode(folder) or os.curdir, "config.json", _MOST_CONFIG))
         about = config["quantization_config"]
         method, linear = about["quant_method"], about.get("linear_class", "bitlinear")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

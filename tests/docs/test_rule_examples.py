@@ -32,7 +32,7 @@ RULES = list(all_rules())
 
 #: Rules that a sound file cannot show: they are about paths, files of other formats, and programs.
 NO_AFTER = {
-    *("S901", "S902", "H101", "H102", "H103", "H104", "H105", *(f"H{number}" for number in range(201, 215))),
+    *("S901", "S902", "H101", "H102", "H103", "H104", "H105", *(f"H{number}" for number in range(201, 217))),
     *("P201", "P202", "P203", "P204", "P205"),
 }
 
