@@ -354,10 +354,10 @@ def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bo
 def list_vectors(op: str | None, flag: str | None) -> None:
     """List the vectors: id, operation, verdict, comment."""
     from i2s_spec.conformance.mistakes import FLAGS
+    from i2s_spec.conformance.operations import OPERATIONS
     from i2s_spec.conformance.vectors import suite
-    from i2s_spec.conformance.vectors.vector import OPS
 
-    for value, known, what in ((op, OPS, "operation"), (flag, FLAGS, "flag")):
+    for value, known, what in ((op, OPERATIONS, "operation"), (flag, FLAGS, "flag")):
         if value is not None and value not in known:
             raise SettingError(f"no {what} is called {quote(value)}; there are {', '.join(sorted(known))}")
     for vector in suite():

@@ -29,20 +29,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from i2s_spec.conformance.operations import OPERATIONS, PHASES
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.fuzzing.bounded_process import OUTPUT_BYTES, WRITTEN_BYTES, Bounds, set_limits
 from i2s_spec.gguf.source import read_regular
 
-PROTOCOL: Final = "i2s-cp/1"
 VERSION: Final = 1
-
-#: Everything that an adapter can be asked for.
-OPS: Final = (
-    "container", "decode", "dequant", "quantize", "activation", "bitlinear", "forward", "tokenize", "verdict",
-)  # fmt: skip
-
-#: The phases in which a reader refuses a file, in the order in which readers reach them.
-PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "semantics")
 
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 
@@ -98,8 +90,8 @@ def start(process: AdapterProcess) -> Implementation:
     ops = answer.get("ops", about.get("ops"))
     if not _are_texts(ops) or not ops:
         raise AdapterFault("protocol", 'the answer to `start` lacks "ops": [...], what the adapter can be asked for')
-    if not set(ops) & set(OPS):
-        raise AdapterFault("protocol", f"no op in the answer to `start` is known; there are {', '.join(OPS)}")
+    if not OPERATIONS.keys() & set(ops):
+        raise AdapterFault("protocol", f"no op in the answer to `start` is known; there are {', '.join(OPERATIONS)}")
     features, dialects = answer.get("features"), answer.get("dialects")
     for name, value in (("features", features), ("dialects", dialects)):
         if value is not None and not _are_texts(value):

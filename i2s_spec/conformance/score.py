@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.conformance.operations import OPERATIONS, Operation
 from i2s_spec.conformance.protocol import Implementation, VectorCase
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
@@ -25,24 +26,27 @@ from i2s_spec.gguf.source import read_regular
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Ops whose answer is JSON.
-JSON_OPS: Final = ("container", "tokenize", "verdict")
-#: The element type of an answer, by op; bytes for ops that are not named.
-DTYPES: Final = {"decode": "<i1", "dequant": "<f4", "activation": "<i1", "bitlinear": "<i4", "forward": "<f4"}
+#: An operation that this version does not know answers with bytes.
+_UNKNOWN: Final = Operation("u1")
 
 
 def dtype_of(case: VectorCase) -> str:
     """The NumPy type of the elements of an answer."""
     if case.op == "bitlinear" and (case.method in ("rtol", "ulp", "bits") or case.args.get("accumulate") == "float"):
         return "<f4"
-    return DTYPES.get(case.op, "u1")
+    return operation_of(case).element or "u1"
+
+
+def operation_of(case: VectorCase) -> Operation:
+    """What is declared of a case's operation."""
+    return OPERATIONS.get(case.op, _UNKNOWN)
 
 
 def expected_json(case: VectorCase) -> Any:
     """The value that a case expects where its answer is JSON, else None."""
-    if case.op not in JSON_OPS and case.digest:
+    if case.digest and not operation_of(case).is_json:
         return None
-    if case.json is None and case.answer is not None and case.op in JSON_OPS:
+    if case.json is None and case.answer is not None and operation_of(case).is_json:
         return json.loads(case.answer.read_bytes())
     return case.json
 

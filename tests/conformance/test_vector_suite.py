@@ -16,11 +16,12 @@ from click.testing import CliRunner, Result
 from i2s_spec._version import __version__
 from i2s_spec.cli.conform import vectors_command
 from i2s_spec.conformance import packages
+from i2s_spec.conformance.operations import COMPARISONS, OPERATIONS, PHASES, VERDICTS
 from i2s_spec.conformance.packages import tarball, write_package
 from i2s_spec.conformance.vectors import Suite, load, suite
 from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.all_vectors import FIRST, HERE, SUITE_VERSION, drafts, suite_of, write_suite
-from i2s_spec.conformance.vectors.vector import COMPARISONS, FEATURES, OPS, PHASES, VERDICTS
+from i2s_spec.conformance.vectors.vector import FEATURES
 from i2s_spec.errors import SettingError, counted
 
 MOST_BYTES = 6_000_000
@@ -102,7 +103,7 @@ def test_a_changed_vector_needs_a_new_name() -> None:
 
 def test_fields_have_declared_values(made: Suite) -> None:
     for vector in made:
-        assert vector.op in OPS
+        assert vector.op in OPERATIONS
         assert vector.verdict in VERDICTS
         assert (vector.phase in PHASES) == (vector.verdict == "invalid"), vector.id
         assert vector.compare["class"] in COMPARISONS
@@ -139,9 +140,17 @@ def test_the_manifest_and_the_flags_fit_their_schemas(exported: Path) -> None:
     assert f"Version {manifest['interpreting_version']} " in (exported / "INTERPRETING.md").read_text()
 
 
+def test_the_schema_of_the_manifest_has_the_declared_words() -> None:
+    known = json.loads((HERE / "manifest.schema.json").read_text())["$defs"]["vector"]["properties"]
+    assert known["op"]["enum"] == list(OPERATIONS)
+    assert known["verdict"]["enum"] == list(VERDICTS)
+    assert known["phase"]["enum"] == [*PHASES, None]
+    assert known["compare"]["properties"]["class"]["enum"] == list(COMPARISONS)
+
+
 def test_the_text_names_every_field_and_word() -> None:
     text = (HERE / "INTERPRETING.md").read_text()
-    for word in (*OPS, *VERDICTS, *PHASES, *COMPARISONS, *{key for draft in drafts() for key in draft.args}):
+    for word in (*OPERATIONS, *VERDICTS, *PHASES, *COMPARISONS, *{key for draft in drafts() for key in draft.args}):
         assert f"`{word}`" in text, word
 
 

@@ -25,20 +25,6 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What a decoder can be asked to do.
-OPS: Final = (
-    "container", "decode", "dequant", "quantize", "activation", "bitlinear", "forward", "tokenize", "verdict",
-)  # fmt: skip
-
-#: What a decoder has to do with the input.
-VERDICTS: Final = ("valid", "invalid", "either", "survive")
-
-#: The parts of a file in which a fault can be known, in the order in which they are read.
-PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "semantics")
-
-#: How an answer is compared.
-COMPARISONS: Final = ("bits", "exact", "ulp", "rtol", "rank", "corr")
-
 
 @dataclass(frozen=True)
 class Blob:
@@ -71,7 +57,7 @@ class Vector:
     """One question to a decoder, and its answer.
 
     :param id: `I2S-0042`; never reused for another vector
-    :param op: one of `OPS`
+    :param op: one of `OPERATIONS`
     :param clause: of the specification
     :param requirement: its number, or None
     :param rule: the linter's code for the fault, or None
