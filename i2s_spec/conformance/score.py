@@ -126,8 +126,8 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
     """Where an answer first differs by more than the class of comparison allows, or an empty string."""
     if got == want:
         return ""
-    if case.op == "container" and (found := _json_texts_difference(want, got)):
-        return found
+    if operation_of(case).is_json:
+        return _json_texts_difference(case, want, got)
     dtype = np.dtype(dtype_of(case))
     if len(got) != len(want):
         return f"the answer has {counted(len(got), 'byte')}; expected {len(want):,}"
@@ -142,12 +142,30 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
         return _elements(case, expected, actual, _within(case, expected, actual))
 
 
-def _json_texts_difference(want: bytes, got: bytes) -> str:
-    """Where the contents of two JSON texts differ; empty where one is not JSON or the contents are equal."""
+def _json_texts_difference(case: VectorCase, want: bytes, got: bytes) -> str:
+    """Where the contents of two JSON texts differ, or why the answer is none."""
     try:
-        return json_difference(json.loads(want), json.loads(got))
+        answer = json.loads(got)
     except (ValueError, RecursionError):
-        return ""
+        return f"the answer to `{case.op}` is not JSON; it has {counted(len(got), 'byte')}"
+    return json_difference(json.loads(want), answer) or (
+        f"the answer has {counted(len(got), 'byte')}, and the same content as the {len(want):,} of its canonical form"
+    )
+
+
+def in_any_order(value: Any) -> Any:
+    """The content of a container as readers have it that keep keys and tensors in a map: sorted by name; an object of
+    entries by their key counts as a list of them."""
+    if not isinstance(value, Mapping):
+        return value
+    found = dict(value)
+    for part, name in (("kv", "key"), ("tensors", "name")):
+        entries = found.get(part)
+        if isinstance(entries, Mapping):
+            entries = [{name: key, **entry} for key, entry in entries.items() if isinstance(entry, Mapping)]
+        if isinstance(entries, list) and all(isinstance(each, Mapping) for each in entries):
+            found[part] = sorted(entries, key=lambda entry: str(entry.get(name)))
+    return found
 
 
 def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
