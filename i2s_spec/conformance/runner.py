@@ -134,7 +134,9 @@ def run_cases(
         end = time.monotonic() + seconds
         for count, case in enumerate(cases, 1):
             if time.monotonic() > end and not run.given_up:
-                run.given_up = f"the run stopped after {seconds:g} s, with {counted(len(cases) - count + 1, 'vector')} left"
+                run.given_up = (
+                    f"the run stopped after {seconds:g} s, with {counted(len(cases) - count + 1, 'vector')} left"
+                )
             result = _result(case, Status.NOT_RUN, run.given_up) if run.given_up else runner.run(case)
             if runner.faults >= GIVE_UP and not run.given_up:
                 run.given_up = f"the run stopped after {GIVE_UP} consecutive faults; the last: {result.message}"
