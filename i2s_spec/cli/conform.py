@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module, util
 from pathlib import Path
@@ -17,6 +17,7 @@ from i2s_spec.cli.process import cleaned_up
 from i2s_spec.errors import EXIT_FINDINGS, SettingError, counted, quote
 
 if TYPE_CHECKING:
+    from i2s_spec.conformance.protocol import VectorCase
     from i2s_spec.conformance.runner import Asker
     from i2s_spec.conformance.score import CaseResult, RunResult
     from i2s_spec.fuzzing.bounded_process import Bounds
@@ -77,6 +78,8 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @click.option("--skip", multiple=True, metavar="PATTERN", help="No vectors whose id, op, feature or flag matches.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",
               help="Time limit for one answer.")  # fmt: skip
+@click.option("--run-timeout", type=click.FloatRange(0, min_open=True), default=3600.0, show_default=True, metavar="S",
+              help="Time limit for the whole run; vectors that are left count as not run.")  # fmt: skip
 @click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Limit of resident memory.")
 @click.option("--known", type=click.Path(dir_okay=False), metavar="FILE",
               help="List of failures that are known: exactly these must fail. A missing file is an empty list.")  # fmt: skip
@@ -97,6 +100,7 @@ def run(
     only: tuple[str, ...],
     skip: tuple[str, ...],
     timeout: float,
+    run_timeout: float,
     memory: int,
     known: str | None,
     fix: bool,
@@ -135,12 +139,15 @@ def run(
         from i2s_spec.conformance.protocol import read_cases
 
         suite = read_cases(folder)
+        for pattern in only:
+            if not suite.chosen([pattern]):
+                raise click.UsageError(_no_match(pattern, suite.cases))
         cases = suite.chosen(only, skip)
         if not cases:
-            raise click.UsageError("no vector matches")
+            raise click.UsageError("no vector is left of those that --only names, after those that --skip names")
         try:
             with _bar(len(cases), quiet) as advance:
-                done = run_cases(asker, cases, suite.version, words, advance)
+                done = run_cases(asker, cases, suite.version, words, advance, run_timeout)
         except AdapterFault as fault:
             click.echo(f"i2s: {fault}", err=True)
             return EXIT_FINDINGS
@@ -187,6 +194,18 @@ def report(files: tuple[str, ...], form: str) -> None:
     from i2s_spec.conformance.report import FORMS, read_ndjson
 
     click.echo(FORMS[form]([read_ndjson(file) for file in files]), nl=False)
+
+
+def _no_match(pattern: str, cases: Sequence[VectorCase]) -> str:
+    """That a pattern of --only matches nothing, and the words that would."""
+    ops, features = {case.op for case in cases}, {feature for case in cases for feature in case.features}
+    several = "; give --only once for each word" if "," in pattern else ""
+    return (
+        f"no vector matches {quote(pattern)}{several}. A pattern is an id such as {cases[0].id}, an operation "
+        f"({', '.join(sorted(ops))}), a feature ({', '.join(sorted(features))}), or a flag, as `i2s vectors list` takes"
+        if cases
+        else "there is no vector"
+    )
 
 
 def _asker(
@@ -354,10 +373,10 @@ def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bo
 def list_vectors(op: str | None, flag: str | None) -> None:
     """List the vectors: id, operation, verdict, comment."""
     from i2s_spec.conformance.mistakes import FLAGS
+    from i2s_spec.conformance.operations import OPERATIONS
     from i2s_spec.conformance.vectors import suite
-    from i2s_spec.conformance.vectors.vector import OPS
 
-    for value, known, what in ((op, OPS, "operation"), (flag, FLAGS, "flag")):
+    for value, known, what in ((op, OPERATIONS, "operation"), (flag, FLAGS, "flag")):
         if value is not None and value not in known:
             raise SettingError(f"no {what} is called {quote(value)}; there are {', '.join(sorted(known))}")
     for vector in suite():

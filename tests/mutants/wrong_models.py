@@ -49,6 +49,8 @@ def all_mutants() -> Iterator[ModelMutant]:
     yield ModelMutant("first-token-always", "first-token", "tokenize", _first(True))
     for phase in ("magic", "header", "metadata", "info", "extent", "payload"):
         yield ModelMutant(f"accepts-bad-{phase}", f"accepts-bad-{phase}", "verdict", _accepts("GIB", phase))
+    yield ModelMutant("refuses-all-files", "refuses-everything", "verdict", lambda vector: DecoderAnswer(refused=True))
+    yield ModelMutant("refuses-files-of-36", "refuses-type-36", "verdict", _refuses_36)
     for family, flag in (("M", "model-not-checked"), ("S", "bounds-not-checked")):
         yield ModelMutant(flag, flag, "verdict", _accepts(family, None))
 
@@ -64,6 +66,11 @@ def right_answer(vector: Vector) -> DecoderAnswer | None:
         if _errors(vector.input())
         else DecoderAnswer(json={"verdict": "valid"})
     )
+
+
+def _refuses_36(vector: Vector) -> DecoderAnswer | None:
+    """A validator to which type 36 is a fault."""
+    return DecoderAnswer(refused=True) if "type.i2_s" in vector.features else right_answer(vector)
 
 
 def _forward(apply: Callable[[Model], Model | None]) -> Callable[[Vector], DecoderAnswer | None]:

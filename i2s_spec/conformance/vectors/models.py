@@ -24,6 +24,7 @@ from i2s_spec.conformance.vectors.vector import LAYOUT_NAMES, Draft
 from i2s_spec.convert.new import new
 from i2s_spec.convert.trained import gguf_bytes, write_trained
 from i2s_spec.gguf.reader import open
+from i2s_spec.gguf.writer import Writer
 from i2s_spec.model.load import load_model
 from i2s_spec.model.numerics import ActivationQuantizer
 from i2s_spec.model.reference import bitlinear
@@ -100,8 +101,21 @@ def drafts() -> Iterator[Draft]:
     """Every vector of whole models."""
     for file in _files():
         yield from _forward(file)
+        if file.dialect == "canonical":
+            types = tuple(each for each in file.features if each.startswith("type."))
+            yield _valid(file.name, file.data, "A sound model, as this package's writer makes it.", types)
     for name in ("stories", "llama"):
-        yield from _tokens(name)
+        yield from _tokens(f"tokenize/{name}", gguf_bytes(name), ("type.i2_s",))
+    for name in ("stories", "llama"):
+        data = _for_text(name)
+        yield from _tokens(f"tokenize/{name}/f16", data, ())
+        yield _valid(f"{name}/f16", data, "A sound model of F16, which llama.cpp loads.", ())
+
+
+def _valid(name: str, data: bytes, comment: str, features: tuple[str, ...]) -> Draft:
+    """A sound model as a question to validators."""
+    return Draft(f"verdict/sound/{name}", "verdict", "11.2", data, comment, json={"verdict": "valid"}, features=features,
+                 flags=("refuses-everything",))  # fmt: skip
 
 
 def _files() -> Iterator[_File]:
@@ -147,6 +161,37 @@ def _random(architecture: str, **options: Any) -> bytes:
     # the tables of 0.1.0: what was published never changes
     vocab = ARCHITECTURES[architecture].small_vocab
     new(target, architecture, layers=1, vocab=vocab, unit_tables=True, **options)
+    return target.getvalue()
+
+
+def _for_text(name: str) -> bytes:
+    """A small llama of F16 with the vocabulary of a trained model: programs that do not know I2_S load it to tokenize."""
+    trained, width, ff = open(gguf_bytes(name)).metadata, 32, 64
+    tokens = len(trained["tokenizer.ggml.tokens"])
+    target = io.BytesIO()
+    with Writer(target) as writer:
+        writer.add("general.architecture", "llama")
+        writer.add("general.name", f"{name}-f16")
+        writer.add("general.file_type", 1)
+        for key, value in (("block_count", 1), ("context_length", 384), ("embedding_length", width), ("vocab_size", tokens),
+                           ("feed_forward_length", ff), ("rope.dimension_count", 16), ("attention.head_count", 2),
+                           ("attention.head_count_kv", 2)):  # fmt: skip
+            writer.add(f"llama.{key}", value)
+        writer.add("llama.attention.layer_norm_rms_epsilon", 1e-5)
+        writer.add("llama.rope.freq_base", 10000.0)
+        for key in trained:
+            if key.startswith("tokenizer."):
+                writer.add(key, trained[key])
+        writer.add("general.quantization_version", 2)
+        shapes = {"token_embd": (tokens, width), "output_norm": (width,), "blk.0.attn_norm": (width,),
+                  "blk.0.ffn_norm": (width,), **{f"blk.0.attn_{each}": (width, width) for each in ("q", "k", "v", "output")},
+                  "blk.0.ffn_gate": (ff, width), "blk.0.ffn_up": (ff, width), "blk.0.ffn_down": (width, ff)}  # fmt: skip
+        for tensor, shape in shapes.items():
+            if len(shape) == 1:
+                writer.add_tensor(f"{tensor}.weight", shape, "F32", np.ones(shape, np.float32))
+            else:
+                values = vector.floats(f"{name}/f16/{tensor}", *shape, spread=0.125).astype(np.float16)
+                writer.add_tensor(f"{tensor}.weight", shape, "F16", values)
     return target.getvalue()
 
 
@@ -196,21 +241,20 @@ def _clause(model: Model) -> str:
     return {"llama": "9.3", "qwen3": "9.4", "gemma3": "9.4"}.get(model.architecture.name, "9.2")
 
 
-def _tokens(name: str) -> Iterator[Draft]:
-    data = gguf_bytes(name)
+def _tokens(name: str, data: bytes, features: tuple[str, ...]) -> Iterator[Draft]:
     tokenizer = load_tokenizer(open(data))
     for word, text in _TEXTS:
         ids = tokenizer.encode(text, add_special=False)
         yield Draft(
-            f"tokenize/{name}/{word}", "tokenize", "3.5", data, f"A text of {word.replace('-', ' ')}, and no first token.",
+            f"{name}/{word}", "tokenize", "3.5", data, f"A text of {word.replace('-', ' ')}, and no first token.",
             second=text.encode(), json={"ids": [int(token) for token in ids]}, args={"add_special": False},
-            features=("tokenizer.llama-bpe",), flags=("merges-missing", "text-encoding", "text-normalised", "first-token"),
-            requirement="R3.5-5",
+            features=("tokenizer.llama-bpe", *features), requirement="R3.5-5",
+            flags=("merges-missing", "text-encoding", "text-normalised", "first-token"),
         )  # fmt: skip
     ids = tokenizer.encode("a", add_special=True)
     yield Draft(
-        f"tokenize/{name}/special", "tokenize", "3.5", data, "With the first token that the file wants.", second=b"a",
-        json={"ids": [int(token) for token in ids]}, args={"add_special": True}, features=("tokenizer.llama-bpe",),
+        f"{name}/special", "tokenize", "3.5", data, "With the first token that the file wants.", second=b"a",
+        json={"ids": [int(token) for token in ids]}, args={"add_special": True}, features=("tokenizer.llama-bpe", *features),
         flags=("first-token",), requirement="R3.5-3",
     )  # fmt: skip
 

@@ -15,9 +15,9 @@ from typing import Final
 from i2s_site.figures import SCALE
 from i2s_site.runtimes import table
 from i2s_spec.conformance.mistakes import FLAGS
+from i2s_spec.conformance.operations import OPERATIONS, VERDICTS
 from i2s_spec.conformance.vectors import suite
 from i2s_spec.conformance.vectors.all_vectors import HERE
-from i2s_spec.conformance.vectors.vector import OPS, VERDICTS
 from i2s_spec.linter.runtimes.records import DecoderRun, decoders
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, BlockLayout
 from i2s_spec.schema.type_registry import OWN_KEYS, Meaning, all_file_meanings, all_tensor_meanings, telling
@@ -257,7 +257,7 @@ def vectors_page() -> str:
     """The page: counts, flags, and `INTERPRETING.md` one heading lower."""
     made = suite()
     counts = Counter((vector.op, vector.verdict) for vector in made)
-    rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPS]
+    rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPERATIONS]
     found = Counter(flag for vector in made for flag in vector.flags)
     bugs = [[f"`{name}`", FLAGS[name].bug, FLAGS[name].seen, str(count)] for name, count in sorted(found.items())]
     text = (HERE / "INTERPRETING.md").read_text(encoding="utf-8")
