@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from i2s_spec.checkpoints.token_files import (
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, counted, quote
-from i2s_spec.model.text.chat import Message, render
+from i2s_spec.model.text.chat import SECONDS, Message, render
 from i2s_spec.model.tokenizer.tokenizer import CHECK_TEXT, load_tokenizer
 from i2s_spec.schema.architectures import ARCHITECTURES
 
@@ -567,7 +568,11 @@ def text_check(file: File, folder: CheckpointFolder) -> Check:
     except (CannotTellError, FormatError, SettingError) as error:
         problems.append(f"the texts cannot be tokenized: {error}")
     _special(file, folder, problems)
-    remarks.append(_template(file, folder, problems))
+    try:
+        remarks.append(_template(file, folder, problems))
+    except MissingExtra as error:
+        if not problems:
+            return Check("f", NOT_MADE, "; ".join((*remarks, str(error))))
     return concluded("f", problems, "; ".join(remarks))
 
 
@@ -646,21 +651,18 @@ def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
     if want is None or found is None:
         problems.append(f"the chat template is only in the {'file' if want is None else 'checkpoint'}")
         return ""
-    if want == found:
-        try:
-            render({_KEY: found}, _CONVERSATIONS[0], bos="<b>", eos="<e>")
-        except (MissingExtra, FormatError) as error:
-            return f"the chat template is the same text; it was not rendered: {error}"
-        return "the chat template is the same text, and can be rendered"
-    rendered = 0
+    rendered, refusal, end = 0, "", monotonic() + SECONDS
     for conversation in _CONVERSATIONS:
         try:
             theirs = render({_KEY: want}, conversation, bos="<b>", eos="<e>")
-        except MissingExtra:
-            break
-        except FormatError:
+        except FormatError as error:
+            refusal = refusal or str(error)
+            if monotonic() > end:
+                break
             continue  # a template may refuse a role
         rendered += 1
+        if want == found:
+            return "the chat template is the same text, and can be rendered"
         try:
             ours = render({_KEY: found}, conversation, bos="<b>", eos="<e>")
         except FormatError as error:
@@ -668,5 +670,5 @@ def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
         if ours != theirs:
             problems.append(f"the chat template gives {quote(ours, 40)}, and {quote(theirs, 40)} in the checkpoint")
     if not rendered:
-        problems.append("the chat template differs from that of the checkpoint; it was not rendered")
+        problems.append(f"the chat template was not rendered: {refusal}")
     return f"{counted(rendered, 'conversation is', 'conversations are')} rendered equally"

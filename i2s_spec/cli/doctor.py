@@ -231,16 +231,17 @@ def _special(found: Checkup) -> RecognisedKind | None:
 
 def _sound(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.draw.terminal import Piece
-    from i2s_spec.linter.report_data import repair_words
+    from i2s_spec.linter.report_data import repair_words, repairs_of
 
     report = found.report
+    repairs = repairs_of(((each.code, each.fix) for each in report.findings), report.elided)
     yield [Piece("Is it sound?  ", "bold"), Piece(*_sound_words(found))]
     counts = Counter(finding.code for finding in report.findings) + Counter(report.elided)
     first = {finding.code: finding for finding in reversed(report.findings)}
     codes = sorted(counts, key=lambda code: (-first[code].severity.rank, -counts[code], code))
     for code in codes[:SHOWN]:
         rule, count = first[code].rule, counts[code]
-        mark = repair_words(code)
+        mark = ", ".join(repair_words(option, 0 if n == count else n) for option, n in repairs[code].items())
         text = cut(first[code].message, 400)  # what is from the file is quoted there
         text += f"; and {count - 1:,} more" if count > 1 else ""
         words = f"{counted(count, first[code].severity.value)}: {code} {rule.slug}: {text}"

@@ -314,7 +314,7 @@ def with_tied_head(subject: Subject) -> bool:
 
 
 @rule("M113", "head-ignored", "tensor {name} of {got:byte} is loaded and never used", severity=NOTE, clause="4.1",
-      fix=Fix.UNSAFE, when=with_tied_head,
+      fix=Fix.UNSAFE, fix_with="--unsafe --select M113", when=with_tied_head,
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
 def head_ignored(subject: Subject) -> Iterator[Finding]:
     """The file has a head, but the architecture's graph uses the embedding instead.
@@ -557,7 +557,7 @@ def of_architecture_bitnet(subject: Subject) -> bool:
 
 
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
-      "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE,
+      "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE, fix_with="--unsafe --select M114",
       when=of_architecture_bitnet)  # fmt: skip
 def scale_twice(subject: Subject) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.
