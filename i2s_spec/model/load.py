@@ -142,7 +142,7 @@ def _model(
     from i2s_spec.model.forward import Model
     from i2s_spec.model.reference.bitlinear import require_groups
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures import architecture_of, hyperparameters
+    from i2s_spec.schema.architectures import architecture_of, hyperparameters, local_layers
 
     architecture = architecture_of(file.metadata, file.tensors)
     embedding = file.tensors.get("token_embd.weight")
@@ -167,6 +167,7 @@ def _model(
         sub_norm_eps=profile.sub_norm_eps,
         sub_norms=profile.sub_norms,
         rotation=_rotation(file),
+        local=local_layers(file.metadata, architecture, h.layers),
     )
     graph = graph_of(architecture.name, h, settings, file.tensors)
     if settings.rotation is not None:

@@ -173,11 +173,13 @@ class Operations:
         return [attention.scores(heads[each.start : each.stop], k, multiply) for each, k in parts]
 
     def soft_max(self, run: Run, node: Node, scores: list[Floats]) -> list[Floats]:
-        """e^(z - max z) / sum in each row, with z = scores times f32(scale): [H, T, S]; 0 for later tokens."""
-        scale, causal = np.float32(node.settings["scale"]), node.settings["causal"]
+        """e^(z - max z) / sum in each row, with z = scores times f32(scale): [H, T, S]; 0 for keys that a row does not
+        see."""
+        scale = np.float32(node.settings["scale"])
+        seen = {name: node.settings[name] for name in ("causal", "window")}
         parts = zip(run.sequences, scores, strict=True)
         how = self.profile.soft_max, self.profile.vector
-        return [attention.soft_max(each, scale, sequence.past if causal else None, *how) for sequence, each in parts]
+        return [attention.soft_max(each, scale, sequence.past, *how, **seen) for sequence, each in parts]
 
     def weighted_values(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
         """The sum of the values, each times its weight, with heads side by side: [T, H * d]."""
