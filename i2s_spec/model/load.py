@@ -76,6 +76,7 @@ def load_model(
     file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
     try:
         require_written(file.source)
+        _require_usual_form(file)
         if not force:
             refuse_broken(file)
         model = _model(file, chosen, threads, read_as, activation, pooling, force)
@@ -144,6 +145,7 @@ def _model(
     from i2s_spec.model.weights import ModelWeights
     from i2s_spec.schema.architectures import architecture_of, hyperparameters, local_layers
 
+    _require_usual_form(file)
     architecture = architecture_of(file.metadata, file.tensors)
     embedding = file.tensors.get("token_embd.weight")
     h = hyperparameters(file.metadata, embedding.shape[0] if embedding is not None else None)
@@ -179,6 +181,18 @@ def _model(
             require_groups(tensor.ne[0], profile.quantizer_of(tensor.type.name if tensor.type is not None else ""))
     weights = ModelWeights(file, dialect)
     return Model(file, architecture, h, profile, graph, weights, settings, rule, why, threads)
+
+
+def _require_usual_form(file: File) -> None:
+    """Refuse a file in the form of a single writer, whose scales would be read in the wrong place, or codes in the wrong
+    order; `force` does not help."""
+    from i2s_spec.gguf.writer_forms import writer_form
+
+    if (form := writer_form(file)) is not None:
+        raise SettingError(
+            f"the file has the form of {form.program} ({form.words}), which is not run: i2s convert IN OUT --to canonical "
+            "makes a file in the usual form"
+        )
 
 
 def _rotation(file: File) -> Rotation | None:
