@@ -140,10 +140,14 @@ def bitnet(g: Builder, h: Hyperparameters, s: GraphSettings, *, gated: str) -> G
             o = _sub_norm(g, "attn_sub_norm", o, sub_eps, s)
             x = g.add("add", "ffn_inp", x, g.linear("attn_o_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=eps)
-            u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-            m = g.add("multiply", gated, _activated(g, t, s), u)
-            m = _sub_norm(g, "ffn_sub_norm", m, sub_eps, s)
-            x = g.add("add", "l_out", x, g.linear("ffn_down", m, "ffn_down"))
+            if s.experts_used:
+                y = _experts(g, b, s, partial(_sub_norm, g, "ffn_sub_norm", eps=sub_eps, s=s))
+            else:
+                u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
+                m = g.add("multiply", gated, _activated(g, t, s), u)
+                m = _sub_norm(g, "ffn_sub_norm", m, sub_eps, s)
+                y = g.linear("ffn_down", m, "ffn_down")
+            x = g.add("add", "l_out", x, y)
     return _logits(g, x, h, s)
 
 
@@ -158,9 +162,13 @@ def llama(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
             o = _attention(g, q, k, v, h.at(i), s, soft_max="kq_soft_max_ext")
             x = g.add("add", "ffn_inp", x, g.linear("attn_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=h.eps)
-            u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-            m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
-            x = g.add("add", "l_out", x, g.linear("ffn_out", m, "ffn_down"))
+            if s.experts_used:
+                y = _experts(g, b, s)
+            else:
+                u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
+                m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
+                y = g.linear("ffn_out", m, "ffn_down")
+            x = g.add("add", "l_out", x, y)
     return _logits(g, x, h, s)
 
 
@@ -202,6 +210,26 @@ def _sub_norm(g: Builder, name: str, x: str, eps: float, s: GraphSettings) -> st
     if s.sub_norms == "optional" and g.tensor(f"{name}.weight") not in g.present:
         return x
     return g.rms(name, x, eps=eps)
+
+
+def _experts(g: Builder, b: str, s: GraphSettings, normed: Callable[[str], str] = lambda m: m) -> str:
+    """The feed-forward networks of the experts that a router chooses for each token, weighed by their shares.
+
+    :param normed: adds a norm before the last projection
+    """
+    shares = g.add("expert_shares", "ffn_moe_probs", g.linear("ffn_moe_logits", b, "ffn_gate_inp"))
+    chosen = g.add("best_experts", "ffn_moe_topk", shares, used=s.experts_used)
+    weights = g.add("expert_weights", "ffn_moe_weights_norm", shares, chosen)
+
+    def of_each(name: str, x: str, tensor: str) -> str:
+        weight, scale = (g.tensor(f"{tensor}_exps.{kind}") for kind in ("weight", "scale"))
+        y = g.add("expert_linear", name, g.entering(weight, x), chosen, weights=(weight,))
+        return g.add("expert_scale", name, y, chosen, weights=(scale,)) if scale in g.present else y
+
+    u, t = of_each("ffn_moe_up", b, "ffn_up"), of_each("ffn_moe_gate", b, "ffn_gate")
+    m = normed(g.add("multiply", "ffn_moe_gate_par", _activated(g, t, s), u))
+    each = g.add("weigh_experts", "ffn_moe_weighted", of_each("ffn_moe_down", m, "ffn_down"), weights)
+    return g.add("sum_experts", "ffn_moe_out", each)
 
 
 def _embedded(g: Builder) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from builders import model_bytes
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from peers.damage import Content
+from peers.features import CHANGES as CHANGES_OF_FILES
+from peers.llama_cpp import log_probabilities, log_softmax, missing
 
 from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError, SettingError
@@ -20,6 +24,7 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import attention
+from i2s_spec.model.reference.embedding_table import EmbeddingTable
 from i2s_spec.schema.architectures import ARCHITECTURES
 
 LOCAL = [name for name, each in ARCHITECTURES.items() if each.local_period is not None]
@@ -126,6 +131,26 @@ def test_the_rotation_of_local_layers_of_gemma3_is_their_own() -> None:
 
     assert bases() == {(10000.0, 1.0), (1e6, 0.125)}
     assert bases(**{"rope.freq_base_swa": Value("f32", 500.0)}) == {(500.0, 1.0), (1e6, 0.125)}
+
+
+@pytest.mark.skipif(missing("xllamacpp") is not None, reason="xllamacpp is not installed")
+@pytest.mark.parametrize(("pattern", "more"), [
+    (None, {}), (2, {}), (0, {}), (None, {"rope.freq_base_swa": 5e4}), (2, {"rope.scaling.factor": 8.0}),
+])  # fmt: skip
+def test_gemma3_is_what_llama_cpp_computes(pattern: int | None, more: dict[str, float], tmp_path: Path) -> None:
+    """As a language model, which is the embedding model without its norms before projections; with a base of 10^6."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(model_bytes("gemma3", layers=7, context=2048, type="F16", head_dim=128))
+    CHANGES_OF_FILES["language"](Content.read(path)).write(path)
+    keys = {WINDOW: Value("u32", 4), "rope.freq_base": Value("f32", 1e6)}
+    keys |= {name: Value("f32", value) for name, value in more.items()}
+    keys |= {} if pattern is None else {PATTERN: Value("u32", pattern)}
+    path.write_bytes(with_keys(path.read_bytes(), keys))
+    model, tokens = load_model(path, "hf-f32", threads=2), TOKENS[:40]
+    rows = model.forward(tokens, taps=("result_norm",)).taps["result_norm"].astype(np.float64)
+    table = EmbeddingTable(model.weights, "token_embd.weight").take(np.arange(model.vocab_size))
+    ours, theirs = log_softmax(rows @ table.T), log_probabilities("xllamacpp", path, tokens, flash=False)
+    assert distance(ours - ours.mean(axis=1)[:, None], theirs - theirs.mean(axis=1)[:, None]) < 5e-3
 
 
 #: Other values than those of a new file, and keys that are left out or added for them; without, they would mean nothing.

@@ -74,11 +74,12 @@ def soft_max(
     z[:, ~visible(*z.shape[1:], past, causal, window)] = -np.inf
     for head in z:  # one head at a time: the intermediate float64 need memory
         head -= head.max(axis=-1, keepdims=True)  # noqa: PLW2901
-        head[:] = _shares(head, how, vector)
+        head[:] = shares(head, how, vector)
     return z
 
 
-def _shares(z: Floats, how: str, vector: int) -> Floats:
+def shares(z: Floats, how: str, vector: int) -> Floats:
+    """e^z / sum of each row, of which the largest z is 0: float32 in the shape of z."""
     if how == "f32":
         p: Floats = np.exp(z)
         p /= reductions.sums(p).astype(np.float32)[..., None]
