@@ -56,8 +56,8 @@ _CHECKPOINT = ".safetensors"
     metavar="TYPE|DIALECT",
     help="Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR, F32, F16, BF16, I2_S, or a dialect (interleave-64).",
 )
-@click.option("--from", "source_dialect", metavar="DIALECT", default="canonical", show_default=True,
-              help="Dialect of IN's I2_S tensors; files do not state it.")  # fmt: skip
+@click.option("--from", "source_dialect", metavar="DIALECT",
+              help="Dialect of IN's I2_S tensors; files do not state it. [default: canonical]")  # fmt: skip
 @click.option("--tensor", "tensors", metavar="NAME", multiple=True,
               help="Only this tensor, or those that match a pattern (blk.*.ffn_down.weight); may be repeated.")  # fmt: skip
 @click.option("--fallback", type=click.Choice(["F16", "BF16", "F32"]),

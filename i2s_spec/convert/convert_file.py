@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite, stated_activation
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.gguf.atomic_file import refuse_source
 from i2s_spec.gguf.tensor import require_usual
+from i2s_spec.gguf.writer_forms import usual_form
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.writer import Progress
+    from i2s_spec.gguf.writer_forms import WriterForm
     from i2s_spec.schema.faults import ByteOrder
 
 FLOATS: Final = ("F32", "F16", "BF16")
@@ -96,7 +99,7 @@ def convert_file(
     *,
     to: str | None = None,
     dialect: str | Dialect | None = None,
-    source_dialect: str | Dialect = CANONICAL,
+    source_dialect: str | Dialect | None = None,
     tensors: Collection[str] | None = None,
     fallback: str | None = None,
     unused_code: Literal["reject", "zero"] = "reject",
@@ -113,7 +116,8 @@ def convert_file(
     :param target: a path, or a binary stream
     :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay unchanged
     :param dialect: the dialect of I2_S to write
-    :param source_dialect: the dialect of I2_S in the file, which does not state it
+    :param source_dialect: the dialect of I2_S in the file, which does not state it; by default canonical, or that of the
+    form of a single writer (`gguf.writer_forms`), which is read as the model in the usual form
     :param tensors: names of the tensors to convert, or patterns (`blk.*.ffn_*`). By default all tensors of ternary
     types, and floats that the architecture declares as projections; patterns choose among these
     :param fallback: one of `FLOATS`, for tensors that `to` cannot hold (rows of 8,640 in TQ2_0)
@@ -131,7 +135,11 @@ def convert_file(
     """
     if file.fault is not None:
         raise file.fault
+    refuse_source(target, file.source)
+    file, form = usual_form(file)
     kind, wanted = wanted_form(to, dialect)
+    if kind is None and form is not None:
+        kind = "I2_S"
     if fallback is not None and fallback not in FLOATS:
         raise ValueError(f"{quote(fallback)} is not a fallback type; there are: {', '.join(FLOATS)}")
     order: ByteOrder = byte_order or file.byte_order
@@ -148,7 +156,7 @@ def convert_file(
 
     from i2s_spec.convert.recodings import named_bytes
 
-    source = parse(source_dialect)
+    source = parse(source_dialect or (CANONICAL if form is None else form.dialect))
     plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
     replacements = {
         name: Replacement(plan.small.types(each)[1], plan.small.data(each))
@@ -177,12 +185,13 @@ def convert_file(
     )
     declared = declared_architecture(arch or former, file.metadata, file.tensors)
     proofs = tuple(plan.proofs(file))
+    notes = (() if form is None else (read_as(form, source),)) + _kept_words(former, arch, kept)
     return Conversion(
         size,
         proofs,
         len(file.tensors) - len(proofs),
         file_type,
-        _kept_words(former, arch, kept)
+        notes
         + advice(
             set(types),
             declared.name if declared is not None else arch or former,
@@ -198,6 +207,17 @@ def _kept_words(former: str | None, arch: str | None, kept: str | None) -> tuple
     if kept is None:
         return ()
     return (f"{arch}.hidden_activation is set to {kept}, which architecture {former} means and {arch} does not.",)
+
+
+def read_as(form: WriterForm, source: Dialect) -> str:
+    """How a file in the form of a single writer was read, in a sentence."""
+    text = f"The file has the form of {form.program}: {form.words}. It was read so, with codes as {source}"
+    if form.tail:
+        return f"{text}; --from names another layout, if the marks of the form deceive."
+    return (
+        f"{text}, and each scale is 1 / NAME_scale, by which that program divides. The scales of BitNet b1.58 2B-4T's own "
+        "checkpoint multiply: compare with it, by i2s lint --reference."
+    )
 
 
 # The request.
