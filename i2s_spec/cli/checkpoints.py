@@ -201,16 +201,27 @@ def _print(target: str, result: Imported) -> None:
               help="The folder to make; it must not exist.")  # fmt: skip
 @click.option("--form", type=click.Choice(["packed", "F32", "F16", "BF16"]), default="packed", show_default=True,
               help="The matrices: packed trits with a scale, or floats.")  # fmt: skip
+@click.option("--for-absmean", is_flag=True,
+              help="Floats for programs that quantize them by their mean magnitude: weights divided by the share that is "
+                   "not 0.")  # fmt: skip
+@click.option("--weight-scale", type=click.Choice(["multiply", "divide"]), default="multiply", show_default=True,
+              help="The scale beside packed matrices; it divides in Falcon3, Falcon-E and Llama3-8B-1.58.")  # fmt: skip
+@click.option("--embedding", type=click.Choice(_FLOATS),
+              help="Type of the embedding and the head.  [default: that of --form; F32 beside packed matrices]")  # fmt: skip
+@click.option("--names", type=click.Choice(["transformers", "1bitllm"]), default="transformers", show_default=True,
+              help="Class and tensor names; llama.cpp's converter reads those of 1bitLLM.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["offline", "online"]), default="offline", show_default=True,
-              help="quantization_mode; online is refused, because it would quantize ternary weights again.")  # fmt: skip
+              help="quantization_mode; online quantizes again, and needs --for-absmean, which sets it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @remote_options
-def export_command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: bool) -> None:
+def export_command(file: str, target: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Write the folder DIR from the GGUF file FILE: config.json, model.safetensors, the files of the tokenizer.
 
-    Packed matrices have a weight_scale in F32 that multiplies, and config.json says so (`autobitlinear`, `offline`). Floats
-    have no quantization_config. The folder appears only when it is complete.
+    Packed matrices have a weight_scale in F32 that multiplies, and config.json says so (`autobitlinear`, `offline`), or one
+    that divides (`bitlinear`). Floats have no quantization_config: some programs quantize them again by their mean
+    magnitude, which multiplies each scale by the share of weights that are not 0. --for-absmean makes floats of which that
+    rule gives the trits and the scale back. The folder appears only when it is complete.
     """
     from i2s_spec.checkpoints.export_checkpoint import export_checkpoint
     from i2s_spec.gguf.reader import open as open_file
@@ -223,7 +234,7 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
         open_file(file) as opened,
         progress_bar("exporting", quiet or as_json) as progress,
     ):
-        result = export_checkpoint(opened, target, form=form, mode=mode, progress=progress)
+        result = export_checkpoint(opened, target, progress=progress, **options)
     if as_json:
         document = {
             "schema_version": SCHEMA_VERSION, "path": json_string(target), "size": result.size, "class": result.class_name,
@@ -233,7 +244,7 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
     elif not quiet:
         click.echo(f"{shown(target)}: {result.class_name}, {counted(result.size, 'byte')} of "
                    f"weights, {counted(result.matrices, 'matrix', 'matrices')} "
-                   f"{'packed' if form == 'packed' else 'in ' + form}, "
+                   f"{'packed' if options['form'] == 'packed' else 'in ' + options['form']}, "
                    f"{counted(result.others, 'other tensor')}")  # fmt: skip
         for note in result.notes:
             click.echo(f"note: {note}")
