@@ -41,7 +41,7 @@ from i2s_spec.codec.encoding import FLOAT_WORDS, Form, joined_floats
 from i2s_spec.codec.native import pack_trits, recode
 from i2s_spec.codec.observation import read_tail
 from i2s_spec.compare.lineage import ZEROS, rows_of_runs, runs
-from i2s_spec.errors import FormatError, counted, quote
+from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf import byte_order
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import chunks, read_spans, require_written
@@ -381,7 +381,7 @@ def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
     :param tensors: all tensors of the file
     :returns: bytes of all tensors
     :raises FormatError: for a tensor that the file does not hold whole, or whose size is not known
-    :raises ValueError: for such a file
+    :raises SettingError: for such a file
     """
     require_written(file.source)
     total = 0
@@ -390,7 +390,7 @@ def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
         tensor.require(span)
         total += span.stop - span.start
     if total > file.size:
-        raise ValueError(
+        raise SettingError(
             f"tensors share bytes (G404): they have {counted(total, 'byte')}, and the file has {file.size:,}"
         )
     return total
