@@ -229,7 +229,9 @@ def checked_receipt(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if (
         found.get("schema_version") != SCHEMA_VERSION
         or not all(isinstance(found.get(k), v) for k, v in kinds.items())
-        or not all(isinstance(each, dict) for each in (*found["checkpoint"], *found["checks"], *found["tensors"].values()))
+        or not all(
+            isinstance(each, dict) for each in (*found["checkpoint"], *found["checks"], *found["tensors"].values())
+        )
         or not all(isinstance(check.get(word), str) for check in found["checks"] for word in ("id", "status"))
         or not all(isinstance(choice, str | None) for choice in found["choices"].values())
     ):
@@ -249,7 +251,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         if old is None or new is None:
             found.append(f"tensor {quote(name)} is {'not in the receipt' if old is None else 'missing'}")
         elif old != new:
-            keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+            keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
             found.append(f"tensor {quote(name)} differs: {', '.join(keys)}")
     if not found and before["file"].get("sha256", now["file"]["sha256"]) != now["file"]["sha256"]:
         found.append("the tensors are equal, but other bytes of the file differ")

@@ -498,9 +498,7 @@ def keys_check(file: File, witness: Witness) -> Check:
     config, found = witness.config, file.metadata
     arch = witness.architecture
     heads, heads_kv, width = witness.heads
-    about = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    about = about.get("full_attention", about)
-    kind = about.get("rope_type", about.get("type", "default"))
+    about, base, kind = witness.rope
     want: dict[str, Any] = {
         "general.architecture": arch,
         f"{arch}.block_count": config["num_hidden_layers"],
@@ -512,7 +510,7 @@ def keys_check(file: File, witness: Witness) -> Check:
         f"{arch}.attention.key_length": width,
         f"{arch}.attention.value_length": width,
         f"{arch}.attention.layer_norm_rms_epsilon": float(np.float32(config["rms_norm_eps"])),
-        f"{arch}.rope.freq_base": float(np.float32(about.get("rope_theta", config.get("rope_theta", 10000.0)))),
+        f"{arch}.rope.freq_base": float(np.float32(base)),
         f"{arch}.rope.dimension_count": width,
         f"{arch}.vocab_size": config["vocab_size"],
     }
