@@ -104,8 +104,14 @@ def type_name(tensor: Tensor) -> str:
 
 
 def floats_of(tensor: Tensor) -> NDArray[np.float32]:
-    """A float tensor as float32."""
-    return tensor.array().astype(np.float32)
+    """A float tensor as float32.
+
+    :raises ValueError: for other types
+    """
+    try:
+        return tensor.array().astype(np.float32)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def matrix_of(tensor: Tensor) -> FileMatrix | None:

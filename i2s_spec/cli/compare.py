@@ -236,7 +236,7 @@ def _identity(
 
     :raises click.UsageError: where the dialect does not fit
     """
-    from i2s_spec.compare.hash import identity, set_identity
+    from i2s_spec.compare.hash import hash as identity_of
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.gguf.split_set import split_set
 
@@ -244,9 +244,7 @@ def _identity(
         with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
             whole = split_set(opened)
             part = None if whole is None or whole.number is None else (whole.number + 1, whole.count)
-            if whole is not None and whole.is_whole:
-                return set_identity(whole, dialect, threads, progress, lineage), part
-            return identity(opened, dialect, threads, progress, lineage), part
+            return identity_of(opened, dialect, threads=threads, progress=progress, lineage=lineage), part
     except FormatError:
         raise
     except ValueError as error:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.gguf.reader import takes_file
 from i2s_spec.gguf.tensor import require_usual
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from i2s_spec.convert.recodings import AnyRecoding, SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.source import Origin
     from i2s_spec.gguf.writer import Progress
     from i2s_spec.schema.faults import ByteOrder
 
@@ -90,8 +92,9 @@ class Conversion(NamedTuple):
 
 
 @renamed_keyword("code3", "unused_code")
+@takes_file
 def convert_file(
-    file: File,
+    file: Origin,
     target: Target,
     *,
     to: str | None = None,
@@ -107,9 +110,12 @@ def convert_file(
     progress: Progress | None = None,
     threads: int = 1,
 ) -> Conversion:
-    """Copy a GGUF file with its ternary tensors in another type or dialect.
+    """Copy a GGUF file with its ternary tensors in another type or dialect; `i2s_spec.convert` is the same.
 
-    :param file: an open file
+        result = i2s.convert("model.gguf", "copy.gguf", to="Q2_0")
+        print(*result.proofs, sep="\n")
+
+    :param file: a `File`, or an argument of `open`
     :param target: a path, or a binary stream
     :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay unchanged
     :param dialect: the dialect of I2_S to write
