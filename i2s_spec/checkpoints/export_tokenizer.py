@@ -31,8 +31,7 @@ def tokenizer_files(file: File) -> dict[str, Any]:
     """
     tokenizer = load_tokenizer(file)
     vocabulary = tokenizer.vocabulary
-    tokens, types = vocabulary.tokens, file.metadata.get("tokenizer.ggml.token_type")
-    types = [int(kind) for kind in types] if types is not None else vocabulary.types
+    tokens, types = vocabulary.tokens, vocabulary.given_types
     used = len(tokens)
     while used and types[used - 1] == UNUSED and tokens[used - 1] == f"[PAD{used - 1}]":
         used -= 1  # rows of the embedding without a token

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.fuzz import size
+from i2s_spec.cli.options import INPUT, OUTPUT, call_files, report_place
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.errors import EXIT_FINDINGS, SettingError, counted, quote
 
@@ -46,14 +47,15 @@ def _bounds(timeout: float, memory: int) -> Bounds:
 
 
 def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    found = dict[str, str]()
     for text in given:
         form, equals, place = text.partition("=")
         if form not in _FORMS or not equals or not place:
             raise click.BadParameter(
                 f"{quote(text)} is not FORM=FILE with a form of {', '.join(_FORMS)}", ctx, parameter
             )
-        found[form] = place
+        call_files().write(place)
+        found[place] = form
     return found
 
 
@@ -81,7 +83,7 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @click.option("--run-timeout", type=click.FloatRange(0, min_open=True), default=3600.0, show_default=True, metavar="S",
               help="Time limit for the whole run; vectors that are left count as not run.")  # fmt: skip
 @click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Limit of resident memory.")
-@click.option("--known", type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("--known", type=INPUT, metavar="FILE",
               help="List of failures that are known: exactly these must fail. A missing file is an empty list.")  # fmt: skip
 @click.option("--fix", is_flag=True, help="Rewrite the list of --known.")
 @click.option(
@@ -89,6 +91,7 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 )
 @click.option("--report", "reports", multiple=True, metavar="FORM=FILE", callback=_reports,
               help="Write the report to a file as well, in this form.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Let reports replace files that are no reports.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def run(
     words: tuple[str, ...],
@@ -106,6 +109,7 @@ def run(
     fix: bool,
     form: str,
     reports: dict[str, str],
+    force: bool,
     quiet: bool,
 ) -> int:
     """Run COMMAND on every vector, compare its answers, and explain the first difference of each.
@@ -127,6 +131,8 @@ def run(
         raise click.UsageError("--fix writes the whole list; it cannot be combined with --only or --skip")
     if fix and known is None:
         raise click.UsageError("--fix needs the list's name: --known FILE")
+    for place in reports:
+        report_place(place, force)
     listed = score.read_list(known) if known is not None else {}
     asker = _asker(words, simple, library, type_, signature, _bounds(timeout, memory))
     if library is None:
@@ -248,7 +254,7 @@ def _write(reports: dict[str, str], runs: list[RunResult]) -> None:
     from i2s_spec.conformance.report import FORMS
     from i2s_spec.gguf.atomic_file import OutputFile
 
-    for form, place in reports.items():
+    for place, form in reports.items():
         try:
             with OutputFile(place, force=True) as output:
                 output.write(FORMS[form](runs).encode("utf-8"))
@@ -291,8 +297,8 @@ def vectors_command() -> None:
 
 
 @vectors_command.command(epilog="Example:  i2s vectors export suite")
-@click.argument("folder", required=False, type=click.Path(readable=False), metavar="DIR")
-@click.option("--malformed", "target", type=click.Path(readable=False), metavar="DIR",
+@click.argument("folder", required=False, type=OUTPUT, metavar="DIR")
+@click.option("--malformed", "target", type=OUTPUT, metavar="DIR",
               help="Write all malformed files, whole models too, to the folder DIR instead.")  # fmt: skip
 @click.option(
     "--huge", is_flag=True, help="With --malformed: also write files above 4 MiB, which are otherwise only described."
@@ -434,7 +440,7 @@ def _mutants() -> Any:
 
 
 @vectors_command.command(epilog="Example:  i2s vectors package wheel --for pypi")
-@click.argument("folder", type=click.Path(readable=False), metavar="DIR")
+@click.argument("folder", type=OUTPUT, metavar="DIR")
 @click.option("--for", "registry", required=True, type=click.Choice(["pypi", "npm", "go", "cargo", "tar"]),
               help="The registry of the package; tar writes the tarball that all packages are made from.")  # fmt: skip
 def package(folder: str, registry: str) -> None:

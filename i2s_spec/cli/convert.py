@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from i2s_spec.cli.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
-from i2s_spec.cli.options import keep_inputs, out_argument, reading, remote_options, shown, warn_of_programs, writing
+from i2s_spec.cli.options import INPUT, OUTPUT, out_argument, reading, remote_options, shown, warn_of_programs, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import all_of, counted
@@ -50,7 +50,7 @@ _CHECKPOINT = ".safetensors"
     epilog="Example:  i2s new tiny.gguf --embd 256 && i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet",
     short_help="Convert ternary tensors to another type or dialect, with a proof.",
 )
-@click.argument("source", metavar="IN", type=click.Path(readable=False))
+@click.argument("source", metavar="IN", type=INPUT)
 @click.option(
     "--to",
     metavar="TYPE|DIALECT",
@@ -72,7 +72,7 @@ _CHECKPOINT = ".safetensors"
     "[default: what the former architecture means, if --arch means another]",
 )
 @click.option("--endian", type=click.Choice(["little", "big"]), help="Byte order of OUT. [default: IN's]")
-@click.option("--into", "model", metavar="MODEL", type=click.Path(readable=False),
+@click.option("--into", "model", metavar="MODEL", type=INPUT,
               help="IN is a packed checkpoint: OUT is a copy of this GGUF file with IN's weights.")  # fmt: skip
 @click.option("--weight-scale", type=click.Choice(["auto", "multiply", "divide"]), default="auto", show_default=True,
               help="How a checkpoint's weight_scale is used; auto: IN's config.json says, OUT's multiplies.")  # fmt: skip
@@ -106,7 +106,7 @@ def convert_command(
     """
     workers = threads or os.cpu_count() or 1
     out = shown(target)
-    with writing(target, source, options["model"]), progress_bar("converting", quiet or as_json) as progress:
+    with writing(target), progress_bar("converting", quiet or as_json) as progress:
         about = {"force": force, "progress": progress}
         if options["model"] is not None:
             report = _from_checkpoint(source, target, options, about)
@@ -256,10 +256,8 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
     epilog="Example:  i2s new float.gguf --trained --type F16 && i2s quantize float.gguf -o ternary.gguf",
     short_help="Quantize a float model to trits, and measure the loss.",
 )
-@click.argument("model", type=click.Path(readable=False))
-@click.option(
-    "-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), required=True, help="The new file."
-)
+@click.argument("model", type=INPUT)
+@click.option("-o", "--output", "target", metavar="OUT", type=OUTPUT, required=True, help="The new file.")
 @click.option("--to", metavar="TYPE|DIALECT", default="I2_S", show_default=True,
               help="I2_S or a dialect of it, Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR.")  # fmt: skip
 @click.option("--rule", metavar="NAME", default="absmean", show_default=True,
@@ -269,9 +267,7 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
               help="Keep this projection as floats, or those that match a pattern (blk.0.*); may be repeated.")  # fmt: skip
 @click.option("--also", metavar="NAME", multiple=True,
               help="Quantize this matrix too, such as token_embd.weight; may be repeated.")  # fmt: skip
-@click.option(
-    "--text", metavar="FILE", type=click.Path(readable=False), help="Measure the perplexity of a text before and after."
-)
+@click.option("--text", metavar="FILE", type=INPUT, help="Measure the perplexity of a text before and after.")
 @click.option(
     "-c", "--context", type=int, default=512, show_default=True, metavar="N", help="With --text: tokens of a chunk."
 )
@@ -310,10 +306,9 @@ def quantize_command(
 
     if model.endswith(".safetensors"):
         raise click.UsageError("a checkpoint has no keys: convert it to a GGUF file with floats first")
-    keep_inputs(target, text)
     before = after = None
     settings = {"numerics": numerics, "threads": threads, "force": force, "quiet": quiet or as_json}
-    with writing(target, model):
+    with writing(target):
         if text is not None:
             before = _measured(model, text, context, most, pre, settings)
         with open_file(model) as file, progress_bar("quantizing", quiet or as_json) as progress:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from i2s_spec.cli.options import remote_options
+from i2s_spec.cli.options import INPUT, remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
@@ -55,7 +55,7 @@ _GROUPS: Final = (
     epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
     short_help="Summarize a file on one screen: faults, origin, runtimes, next steps.",
 )
-@click.argument("file", metavar="FILE|FOLDER", type=click.Path(readable=False))
+@click.argument("file", metavar="FILE|FOLDER", type=INPUT)
 @click.option(
     "--json",
     "as_json",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.options import shown, writing
+from i2s_spec.cli.options import OUTPUT, shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
@@ -28,7 +28,7 @@ from i2s_spec.testing.common_faults import mishaps
 
 
 @click.command(epilog="Example:  i2s new tiny.gguf --arch llama --layers 3 --seed 7")
-@click.argument("target", type=click.Path(readable=False))
+@click.argument("target", type=OUTPUT)
 @click.option(
     "--arch",
     metavar="NAME",

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite, stated_activation
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
-from i2s_spec.gguf.atomic_file import refuse_source
+from i2s_spec.gguf.atomic_file import refuse_inputs
+from i2s_spec.gguf.reader import takes_file
 from i2s_spec.gguf.tensor import require_usual
 from i2s_spec.gguf.writer_forms import usual_form
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from i2s_spec.convert.recodings import AnyRecoding, SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.source import Origin
     from i2s_spec.gguf.writer import Progress
     from i2s_spec.gguf.writer_forms import WriterForm
     from i2s_spec.schema.faults import ByteOrder
@@ -93,8 +95,9 @@ class Conversion(NamedTuple):
 
 
 @renamed_keyword("code3", "unused_code")
+@takes_file
 def convert_file(
-    file: File,
+    file: Origin,
     target: Target,
     *,
     to: str | None = None,
@@ -110,14 +113,17 @@ def convert_file(
     progress: Progress | None = None,
     threads: int = 1,
 ) -> Conversion:
-    """Copy a GGUF file with its ternary tensors in another type or dialect.
+    """Copy a GGUF file with its ternary tensors in another type or dialect; `i2s_spec.convert` is the same.
 
-    :param file: an open file
+        result = i2s.convert("model.gguf", "copy.gguf", to="Q2_0")
+        print(*result.proofs, sep="\n")
+
+    :param file: a `File`, or an argument of `open`
     :param target: a path, or a binary stream
     :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay unchanged
     :param dialect: the dialect of I2_S to write
     :param source_dialect: the dialect of I2_S in the file, which does not state it; by default canonical, or that of the
-    form of a single writer (`gguf.writer_forms`), which is read as the model in the usual form
+        form of a single writer (`gguf.writer_forms`), which is read as the model in the usual form
     :param tensors: names of the tensors to convert, or patterns (`blk.*.ffn_*`). By default all tensors of ternary
     types, and floats that the architecture declares as projections; patterns choose among these
     :param fallback: one of `FLOATS`, for tensors that `to` cannot hold (rows of 8,640 in TQ2_0)
@@ -135,7 +141,7 @@ def convert_file(
     """
     if file.fault is not None:
         raise file.fault
-    refuse_source(target, file.source)
+    refuse_inputs(target, file.source)
     file, form = usual_form(file)
     kind, wanted = wanted_form(to, dialect)
     if kind is None and form is not None:
@@ -170,8 +176,8 @@ def convert_file(
         for t in file.tensors.rows
         if len(t.ne) > 1
     )
-    kept = stated_activation(file, former, arch) if hidden_activation is None else None
-    activation = hidden_activation or kept
+    stored = stated_activation(file, former, arch) if hidden_activation is None else None
+    activation = hidden_activation or stored
     values, file_type = changed_keys(file, former, arch, activation, types, bool(plan.recodings))
     size = rewrite(
         file,
@@ -185,7 +191,7 @@ def convert_file(
     )
     declared = declared_architecture(arch or former, file.metadata, file.tensors)
     proofs = tuple(plan.proofs(file))
-    notes = (() if form is None else (read_as(form, source),)) + _kept_words(former, arch, kept)
+    notes = (() if form is None else (read_as(form, source),)) + _activation_note(former, arch, stored)
     return Conversion(
         size,
         proofs,
@@ -203,10 +209,10 @@ def convert_file(
     )
 
 
-def _kept_words(former: str | None, arch: str | None, kept: str | None) -> tuple[str, ...]:
-    if kept is None:
+def _activation_note(former: str | None, arch: str | None, stored: str | None) -> tuple[str, ...]:
+    if stored is None:
         return ()
-    return (f"{arch}.hidden_activation is set to {kept}, which architecture {former} means and {arch} does not.",)
+    return (f"{arch}.hidden_activation is set to {stored}, which architecture {former} means and {arch} does not.",)
 
 
 def read_as(form: WriterForm, source: Dialect) -> str:

@@ -344,6 +344,13 @@ class RunOptions:
         group=OptionGroup.REPORT,
         help="Write the report to a file as well, in this form.",
     )
+    force: bool = option(
+        "--force",
+        kind=OptionKind.FLAG,
+        default=False,
+        group=OptionGroup.REPORT,
+        help="Let reports replace files that are no reports.",
+    )
     jobs: int = option(
         "--jobs",
         kind=OptionKind.COUNT,

@@ -165,7 +165,7 @@ def _model(
         rope=architecture.rope if profile.rope == "architecture" else profile.rope,
         rope_scale=_rope_scale(architecture, file.metadata),
         pooling=kind,
-        causal=bool(file.metadata.get(f"{architecture.prefix}.attention.causal", True)),
+        causal=file.metadata.short(f"{architecture.prefix}.attention.causal") is not False,
         head=architecture.head,
         sub_norm_eps=profile.sub_norm_eps,
         sub_norms=profile.sub_norms,
@@ -262,8 +262,9 @@ def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: 
     key = f"{architecture.prefix}.pooling_type"
     if not architecture.embedding_model:
         return "last", ""
-    if metadata.get(key) in POOLINGS:
-        return POOLINGS[metadata[key]], f"{key} says {metadata[key]}"
+    value = metadata.get(key)
+    if isinstance(value, int) and value in POOLINGS:
+        return POOLINGS[value], f"{key} says {value}"
     return "last", f"{key} is missing; the published models use the last token"
 
 
@@ -273,10 +274,12 @@ def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> floa
     factor = metadata.get(f"{architecture.prefix}.rope.scaling.factor")
     if factor is None:
         factor = metadata.get(f"{architecture.prefix}.rope.scale_linear", 1.0)
+    if not isinstance(kind, str) or not isinstance(factor, int | float):
+        raise SettingError("a key about the scaling of positions is neither a name nor a number")
     if kind == "none" or factor == 1:
         return 1.0
-    if kind != "linear":
-        raise SettingError(f"positions are scaled by {quote(str(kind))}; only linear scaling can be run here")
+    if kind != "linear" or not factor:
+        raise SettingError(f"positions are scaled by {quote(kind)}; only linear scaling can be run here")
     return 1.0 / float(factor)
 
 

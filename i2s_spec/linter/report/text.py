@@ -544,6 +544,8 @@ class Statistics(Text):
             + f", in {counted(self._codes[code], 'file')}\n"
             for code, count in counts
         ]
+        if totals["sampled"]:
+            lines.append(f"{counted(totals['sampled'], 'file is', 'files are')} sampled: not every byte was read\n")
         return "".join(lines) + "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals)
 
 

@@ -38,7 +38,7 @@ from i2s_spec.schema.dialect import CANONICAL, parse
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.llama_cpp import table
 from i2s_spec.schema.runtimes import RUNTIME, Runtime
-from i2s_spec.schema.types import BY_NAME, I2_S, I2_S_BLOCK, padded
+from i2s_spec.schema.types import BY_NAME, I2_S, I2_S_BLOCK, ValueType, padded
 
 #: Types that are tried, the best first; a device has an order of its own (`devices.PREFERRED`).
 TARGETS: Final = ("TQ2_0", "TQ1_0", "Q2_0", "IQ2_BN", "I2_S", "PTQ1_0", "F16", "F32")
@@ -232,7 +232,7 @@ def _obstacles(file: File, now: Sequence[Verdict], found: Sequence[UsefulConvers
     own = declared_architecture(named, file.metadata, file.tensors) if isinstance(named, str) else None
     if own is None or (own.activation != "relu2" and not own.takes_activation):
         return ()
-    wanted = file.metadata.get(f"{named}.hidden_activation", own.activation)
+    wanted = file.metadata.short(f"{named}.hidden_activation") or own.activation
     made = []
     for verdict in now:
         runtime = RUNTIME[verdict.runtime]
@@ -375,7 +375,7 @@ def _unread_keys(file: File) -> Iterator[str]:
     known = {row.name for row in reads.keys}
     unread = [key for each in _GRAPH_KEYS if (key := f"{named}.{each}") in file.metadata and key not in known]
     for key in unread:
-        value = file.metadata.get(key)
+        value = file.metadata.short(key) if file.metadata.entry(key).type != ValueType.ARRAY else "an array"
         if value not in (0, None, "none"):
             yield f"{table().loader} does not read {key} (here {value!r}) in files of architecture {named}"
 
