@@ -12,7 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from i2s_site import annexes, architectures, damage, exports, inventories, layouts, notebook, requirements, runtimes
+from i2s_site import (
+    annexes,
+    architectures,
+    damage,
+    decoders,
+    exports,
+    inventories,
+    layouts,
+    notebook,
+    requirements,
+    runtimes,
+)
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
 from i2s_spec.cli import rule_pages
@@ -27,7 +38,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "register.json": requirements.as_json,
     "conformance-vectors.md": annexes.vectors_page,
     "runtimes.md": runtimes.page,
-    "decoders.md": annexes.decoders_page,
+    "decoders.md": decoders.page,
+    "wrong-answers.md": decoders.wrong_page,
     "damage.md": damage.page,
     "layouts.md": layouts.page,
     "annexes/registry.md": annexes.registry_page,
