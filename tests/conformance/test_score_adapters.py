@@ -7,10 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mutants import wrong_groups, wrong_payloads
+from mutants.answers import NotAskedError, asked, passes
 from peers.decoders import row, rows, run_on
 from peers.implementations import ADAPTERS, MissingError, implementations
 
@@ -18,6 +21,7 @@ from i2s_spec.conformance.mistakes import explained
 from i2s_spec.conformance.protocol import CaseFolder, read_cases
 from i2s_spec.conformance.runner import ProtocolAsker, run_cases
 from i2s_spec.conformance.score import Status, difference, expected_bytes
+from i2s_spec.conformance.vectors import suite as vectors
 from i2s_spec.conformance.vectors.all_vectors import write_suite
 from i2s_spec.fuzzing.bounded_process import Bounds
 
@@ -104,6 +108,42 @@ def test_a_wrong_scale_is_explained_for_the_smallest_tensors(suite: CaseFolder) 
             with np.errstate(all="ignore"):
                 got = np.sign(want) * np.float32(0.1)
             assert isinstance(explained(case, want.tobytes(), got.tobytes()), str)
+
+
+#: Wrong decoders, and how an answer of each is explained.
+NAMED = {
+    "scale-ignored": "the scale was not applied", "scale-reciprocal": "the reciprocal of the scale was applied",
+    "scale-twice": "the scale was applied twice", "scale-half": "rounded to F16", "scale-bfloat16": "bfloat16",
+    "scale-first-row": "to the first row alone", "scale-in-blocks": "blocks of 34 bytes", "absolute": "lost its sign",
+    "codes-four-values": "-2, -1, +1 and +2", "codes-as-they-are": "1 was not subtracted", "transposed": "is transposed",
+    "codes-zero-first": "the code map zero-first", "sequential": "the layout sequential-msb",
+    "digits-not-cut": "was not cut to a byte",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_wrong_decoders_are_named(name: str, suite: CaseFolder) -> None:
+    """Most of their answers, and never as a layout where the scale is wrong."""
+    decoder = next(each.decoder() for each in (*wrong_payloads.MUTANTS, *wrong_groups.MUTANTS) if each.name == name)
+    cases = {case.id: case for case in suite.cases}
+    found = []
+    for vector in vectors():
+        if vector.op in ("decode", "dequant") and vector.verdict == "valid" and "iq" not in vector.args["type"]:
+            with suppress(NotAskedError):
+                answer = asked(decoder, vector)
+                if not answer.refused and not passes(vector, answer):
+                    found.append(explained(cases[vector.id], vector.expected(), answer.data))
+    assert sum(NAMED[name] in each for each in found) * 2 > len(found) > 0
+    if name.startswith("scale-"):
+        assert not [each for each in found if "layout" in each]
+
+
+def test_a_wrong_scale_is_no_layout(suite: CaseFolder) -> None:
+    """Of weights that are -0.8 and 0 only, another layout gives the same trits."""
+    (case,) = suite.chosen(["I2S-0003"])
+    want = np.frombuffer(expected_bytes(case) or b"", "<f4")
+    for factor in (1.25, 0.5, 1.5, 3):
+        assert "the trits are right" in explained(case, want.tobytes(), (want * np.float32(factor)).tobytes())
 
 
 def test_records_hold_no_paths_and_no_escapes() -> None:

@@ -153,6 +153,13 @@ class Unsigned(PlainNumbers):
         return trits + 1
 
 
+class Absolute(PlainNumbers):
+    """Weights without their signs."""
+
+    def ordered(self, trits: NDArray[Any]) -> NDArray[Any]:
+        return np.abs(trits)
+
+
 def _code_three(worth: int) -> type[PlainNumbers]:
     """Code 3 accepted."""
 
@@ -285,6 +292,9 @@ class FourValues(PlainNumbers):
     def codes_map(self, name: str) -> tuple[int | None, ...]:
         return -2, -1, 1, 2
 
+    def unused(self) -> int | None:
+        return 0
+
     def scale(self, data: bytes, args: Any) -> np.float32:
         return np.float32(1)
 
@@ -370,6 +380,7 @@ MUTANTS: Final = (
     Mutant("code-map-ignored", "code-map-ignored", MapIgnored),
     Mutant("signed-shift", "signed-shift", SignedShift),
     Mutant("zero-bytes-missing", "zero-byte-as-zero", ZeroBytesMissing),
+    Mutant("absolute", "absolute-values", Absolute),
     Mutant("codes-as-they-are", "unsigned-trits", Unsigned),
     *(Mutant(f"code-3-is-{worth:+d}" if worth else "code-3-is-0", "code-three", _code_three(worth))
       for worth in (-1, 0, 1, 2)),

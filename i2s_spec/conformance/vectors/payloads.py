@@ -145,7 +145,8 @@ def _layouts() -> Iterator[Draft]:
         canonical = layout == CANONICAL.layout.name
         comment = "Rows and groups all differ, so that no other order of reading passes by luck."
         flags = (*_ORDERS, *_CODES, f"layout-not-{name}", "transposed", "offset-by-one",
-                 "offset-by-a-group", "unsigned-trits", "nibbles-swapped", "rows-as-ne0", "codes-four-values")  # fmt: skip
+                 "offset-by-a-group", "unsigned-trits", "nibbles-swapped", "rows-as-ne0", "codes-four-values",
+                 "absolute-values")  # fmt: skip
         yield decode(f"{name}/differing", vector.trits(f"{name}/differing", 8, 384), comment, dialect=layout, flags=flags,
                      clause="5.3" if canonical else "5.5", requirement="R5.5-1")  # fmt: skip
         one = np.zeros((4, 128), dtype=np.int8)
