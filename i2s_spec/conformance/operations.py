@@ -36,6 +36,7 @@ OPERATIONS: Final = MappingProxyType({
     "activation": Operation("<i1"),
     "bitlinear": Operation("<i4"),
     "forward": Operation("<f4", whole_file=True),
+    "generate": Operation(whole_file=True),
     "tokenize": Operation(whole_file=True),
     "verdict": Operation(whole_file=True),
 })  # fmt: skip
@@ -47,4 +48,4 @@ VERDICTS: Final = ("valid", "invalid", "either", "survive")
 PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "semantics")
 
 #: How an answer is compared.
-COMPARISONS: Final = ("bits", "exact", "ulp", "rtol", "rank", "corr")
+COMPARISONS: Final = ("bits", "exact", "ulp", "rtol", "rank", "corr", "prefix")

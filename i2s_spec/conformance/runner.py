@@ -37,6 +37,7 @@ from i2s_spec.conformance.score import (
     CaseResult,
     RunResult,
     Status,
+    answer_difference,
     canonical,
     centred,
     difference,
@@ -45,7 +46,6 @@ from i2s_spec.conformance.score import (
     expected_json,
     fields_difference,
     in_any_order,
-    json_difference,
 )
 from i2s_spec.errors import counted, quote
 from i2s_spec.fuzzing.bounded_process import Bounds, Command, cause, run
@@ -230,7 +230,7 @@ def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
     form = in_any_order if answer.fields.get("order") == "any" else lambda value: value
     json = expected_json(case) if answer.json is not None else None
     if json is not None:
-        if found := json_difference(form(json), form(answer.json)):
+        if found := answer_difference(case, form(json), form(answer.json)):
             return _result(case, Status.FAIL, found)
         return _result(case, Status.PASS)
     wanted = case.digest or digest_of(expected_bytes(case) or b"")

@@ -1,6 +1,6 @@
 """Whether an answer agrees with a vector, and where the two first differ; the results of a run, and known failures.
 
-`difference`, `json_difference` and `fields_difference` say in a sentence where an answer differs; a `CaseResult` states
+`difference`, `answer_difference` and `fields_difference` say in a sentence where an answer differs; a `CaseResult` states
 how one vector ended, a `RunResult` the whole.
 """
 
@@ -96,6 +96,23 @@ def json_difference(want: Any, got: Any, path: str = "$") -> str:
     return f"{path} is {_shown(got)}; expected {_shown(want)}"
 
 
+def answer_difference(case: VectorCase, want: Any, got: Any) -> str:
+    """Where an answer in JSON first differs by more than the class of comparison allows, or an empty string.
+
+    Of class `prefix`, the ids of both are compared up to the first near tie, behind which programs that round otherwise
+    go on with another token.
+    """
+    if case.method == "prefix":
+        least = int(case.compare.get("least", 0))
+        want, got = (_up_to(least, each) for each in (want, got))
+    return json_difference(want, got)
+
+
+def _up_to(count: int, answer: Any) -> Any:
+    ids = answer.get("ids") if isinstance(answer, Mapping) else None
+    return {"ids": ids[:count]} if isinstance(ids, list) else answer
+
+
 def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
     """Where values that come with a digest differ; values that the answer leaves out do not count, except for
     activations."""
@@ -148,7 +165,10 @@ def _json_texts_difference(case: VectorCase, want: bytes, got: bytes) -> str:
         answer = json.loads(got)
     except (ValueError, RecursionError):
         return f"the answer to `{case.op}` is not JSON; it has {counted(len(got), 'byte')}"
-    return json_difference(json.loads(want), answer) or (
+    found = answer_difference(case, json.loads(want), answer)
+    if found or case.method == "prefix":
+        return found
+    return (
         f"the answer has {counted(len(got), 'byte')}, and the same content as the {len(want):,} of its canonical form"
     )
 

@@ -114,6 +114,38 @@ def test_containers_differ_at_a_path() -> None:
     assert difference(tokens, b'{"ids":[1,2,3]}', bytes(12)) == "the answer to `tokenize` is not JSON; it has 12 bytes"
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"ids": [5, 6, 7, 8, 9]}, ""),
+        ({"ids": [5, 6, 7, 1, 1]}, ""),  # another token at the near tie, and whatever follows
+        ({"ids": [5, 6, 7], "seconds": 3}, ""),
+        ({"ids": [5, 6, 1, 8, 9]}, "$.ids[2] is 1; expected 7"),
+        ({"ids": [5, 6]}, "$.ids has 2 entries; expected 3"),
+        ({"ids": ["5", 6, 7, 8, 9]}, '$.ids[0] is "5"; expected 5'),
+        ({"tokens": [5, 6, 7, 8, 9]}, "$.ids is missing"),
+        ([5, 6, 7, 8, 9], "$ is [5, 6, 7, 8, 9]; expected"),
+        ({"ids": None}, "$.ids is null; expected"),
+    ],
+)
+@pytest.mark.parametrize("form", ["json", "base64", "output"])
+def test_tokens_agree_up_to_the_first_near_tie(tmp_path: Path, answer: object, message: str, form: str) -> None:
+    folder = Folder(tmp_path)
+    compare = {"class": "prefix", "least": 3, "margin": 0.01}
+    folder.add("generate", b"", json={"ids": [5, 6, 7, 8, 9]}, compare=compare, args={"tokens": [1, 2], "count": 5})
+    replies = {
+        "json": f"return {{'seq': m['seq'], 'json': {answer!r}}}",
+        "base64": f"import base64; text = json.dumps({answer!r}).encode(); "
+        "return {'seq': m['seq'], 'base64': base64.b64encode(text).decode()}",
+        "output": f"Path(m['output']['path']).write_text(json.dumps({answer!r})); "
+        "return {'seq': m['seq'], 'output': True}",
+    }
+    change = "START['ops'] = ['generate']\nold = answer\ndef answer(m):\n    if m['cmd'] != 'run': return old(m)\n    "
+    (result,) = ran(folder, change + replies[form]).results
+    assert result.status is (Status.FAIL if message else Status.PASS), result.text
+    assert result.message.startswith(message)
+
+
 def test_an_error_that_the_adapter_reports_is_a_failure(tmp_path: Path) -> None:
     change = """
 old = answer

@@ -33,7 +33,7 @@ class Killed(NamedTuple):
 
 
 #: Operations on whole files other than `container`.
-_FILES = ("forward", "tokenize", "verdict")
+_FILES = ("forward", "generate", "tokenize", "verdict")
 
 
 def results(vectors: Suite, flagged: bool = False) -> tuple[Killed, ...]:
@@ -125,7 +125,10 @@ def _of_files(suite: Suite, flagged: bool) -> Iterator[Killed]:
     for mutant in wrong_models.all_mutants():
         asked_any, failed = False, []
         vectors = by_op[mutant.op]
-        if mutant.op == "forward":  # whole forward passes are slow: only files with a vector about the bug
+        if mutant.op in (
+            "forward",
+            "generate",
+        ):  # whole forward passes are slow: only files with a vector about the bug
             files = {vector.input_blob.sha256 for vector in vectors if mutant.flag in vector.flags}
             vectors = [vector for vector in vectors if vector.input_blob.sha256 in files]
         for vector in _about(mutant.flag, vectors, flagged):

@@ -283,6 +283,7 @@ FEATURES: Final = {
     "type.q1_0": "type 41, Q1_0",
     "type.iq1_bn": "type 134, IQ1_BN",
     "type.iq2_bn": "type 135, IQ2_BN",
+    "type.f16": "type 1, F16, in the matrices of a model",
     "type.tl1": "TL1, with the tiles of its kernel",
     "type.tl2": "TL2, with the tiles of its kernel",
     **{
