@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from i2s_spec.cli.options import INPUT, remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, counted
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
@@ -54,7 +55,7 @@ _GROUPS: Final = (
     epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
     short_help="Summarize a file on one screen: faults, origin, runtimes, next steps.",
 )
-@click.argument("file", metavar="FILE|FOLDER", type=click.Path(readable=False))
+@click.argument("file", metavar="FILE|FOLDER", type=INPUT)
 @click.option(
     "--json",
     "as_json",
@@ -69,6 +70,7 @@ _GROUPS: Final = (
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@remote_options
 def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, quiet: bool) -> int:
     """Answer three questions about a file: what is it, is it sound, and who runs it, or what to do so that one does.
 
@@ -121,11 +123,19 @@ def _files(path: str) -> tuple[list[str], int]:
 
 def _of_folder(files: list[str], left: int, as_json: bool, deep: bool, threads: int) -> int:
     """Print a line on each file, or a list of documents; the exit code is that of the worst file."""
-    from i2s_spec.checkup import doctor
+    from i2s_spec.checkup import Checkup, doctor
+    from i2s_spec.gguf.source import below
+    from i2s_spec.linter.report_data import Report
+    from i2s_spec.linter.rule import finding_of
 
     worst, documents = 0, []
     for path in files:
-        found = doctor(path, threads=threads, deep=deep)
+        try:
+            below(*os.path.split(path))
+        except FormatError as error:
+            found = Checkup(Report(path, (finding_of(error),), {}), None, (), "canonical", False, ())
+        else:
+            found = doctor(path, threads=threads, deep=deep)
         worst = max(worst, _exit_code(found))
         if as_json:
             documents.append(_document(found))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 from i2s_spec.convert.rewrite import Replacement, Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
-from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.atomic_file import Target, refuse_inputs, refuse_taken
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.reader import open as open_file
@@ -265,7 +265,7 @@ def sanitize(
     try:
         if target is not None:
             try:
-                refuse_source(target, source)
+                refuse_inputs(target, source)
             except FileExistsError:
                 raise ValueError("OUT is the file that is read; give the sanitized file another name") from None
             if isinstance(target, str | os.PathLike):

@@ -365,7 +365,7 @@ class HttpSource(RangeSource):
                 super().__init__(name, self._pinned.size, version or self._pinned.etag, transport.policy.sample)
                 self.etag = etag_of(answer)
                 head = bytearray(min(FIRST, self.size))
-                if head and transport.read(answer.body, memoryview(head)) != len(head):
+                if head and self._read_range(answer, memoryview(head)) != len(head):
                     head = bytearray()  # it is requested again, like every other range
             self._keep(0, bytes(head))
             self._run = 0, len(head)
@@ -430,10 +430,14 @@ class HttpSource(RangeSource):
             span = start + done, start + buffer.nbytes
             with self._asked([span]) as answer:
                 self._check(answer, span)
-                done += self._transport.read(answer.body, buffer[done:])
+                done += self._read_range(answer, buffer[done:])
             tries += 1
             if done < buffer.nbytes and tries == TRIES:
                 raise misbehaves(self._url, "ends its answer before the range that it announced")
+
+    def _read_range(self, answer: UnreadAnswer, buffer: memoryview) -> int:
+        """Read the body of one range; returns the number of bytes."""
+        return self._transport.read(answer.body, buffer)
 
     def _several(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges in one request; a server without support gives the first or none, and is not asked for that again."""
@@ -655,9 +659,8 @@ class Transport:
         self.bytes = 0
         self._counting = threading.Lock()
         self._deadline = Deadline(policy)
-        self._token = token
-        self._token_for = _origin(token_for) if token else None
         self._sleep = sleep
+        self.authorize(token, token_for, {})
         self._pools: dict[str | None, urllib3.PoolManager] = {}
         #: The host that was asked for first; others are those of redirects.
         self._host = ""
@@ -667,6 +670,28 @@ class Transport:
         with self._counting:
             self.requests += usage.requests
             self.bytes += usage.bytes
+
+    def authorize(self, token: str | None, token_for: str, headers: Mapping[str, str]) -> None:
+        """Send a token to one origin, and headers with every request."""
+        self._token, self._token_for, self._headers = token, _origin(token_for) if token else None, headers
+
+    def left(self) -> float:
+        """The remaining seconds.
+
+        :raises FormatError: S917 if there are none
+        """
+        return self._deadline.left()
+
+    def count(self, requests: int) -> None:
+        """Count requests, before they are made.
+
+        :raises FormatError: S917 if these are too many
+        """
+        with self._counting:
+            self.requests += requests
+            total = self.requests
+        if total > self.policy.requests:
+            raise over_budget("requests", self.policy.requests)
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[UnreadAnswer]:
@@ -732,12 +757,8 @@ class Transport:
             raise fault_of(answer)
 
     def _once(self, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        with self._counting:
-            self.requests += 1
-            requests = self.requests
-        if requests > self.policy.requests:
-            raise over_budget("requests", self.policy.requests)
-        sent = {"User-Agent": f"i2s-spec/{__version__}", "Accept-Encoding": "identity", **headers}
+        self.count(1)
+        sent = {"User-Agent": f"i2s-spec/{__version__}", "Accept-Encoding": "identity", **self._headers, **headers}
         if self._token and _origin(url) == self._token_for:
             sent["Authorization"] = f"Bearer {self._token}"
         timeout = min(self.policy.timeout, self._deadline.left())

@@ -189,16 +189,14 @@ def identity_of(text: str) -> ContentIdentity | None:
     """
     require_extra(text)
     address = parse(text)
-    if isinstance(address, BucketAddress):
-        from i2s_spec.remote.bucket_source import BucketSource
-
-        source = BucketSource(text, address)
-        source.close()
-        return None if source.etag is None else ContentIdentity(source.etag, source.size)
     from i2s_spec.remote import hub
     from i2s_spec.remote.http_source import CONTENT_RANGE, Transport, etag_of
 
-    if isinstance(address, HubAddress):
+    if isinstance(address, BucketAddress):
+        from i2s_spec.remote.bucket_source import of_bucket
+
+        url, transport, _ = of_bucket(address)
+    elif isinstance(address, HubAddress):
         if not address.path or hub.is_offline():
             return None
         url, transport = hub.url_of(address), hub.transport(hub.ETAG_TIMEOUT)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.convert.rewrite import EditedSource, write_edited
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
-from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.atomic_file import Target, refuse_inputs, refuse_taken
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, require_written, source_of
@@ -266,7 +266,7 @@ def _file(source: Source) -> File:
 
 def _refuse_in_place(target: Target, source: Source) -> None:
     try:
-        refuse_source(target, source)
+        refuse_inputs(target, source)
     except FileExistsError:
         raise ValueError("OUT is the file that is read; give the repaired file another name") from None
 

@@ -1,4 +1,4 @@
-"""The text reports: each finding with its bytes (`Text`), or one line for each (`Concise`).
+"""The text reports: each finding with its bytes (`Text`), one line for each (`Concise`), or counts (`Statistics`).
 
     model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends inside the tail of ...
       1a40  12 34 56 78 ...
@@ -522,6 +522,31 @@ class Concise(Text):
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)
         self._brief = True
+
+
+class Statistics(Text):
+    """A line for each rule with findings, the most frequent first: how many findings, and in how many files."""
+
+    details = None  # type: ignore[assignment]
+    bytes_shown = False
+
+    def _file(self, file_report: FileReport) -> str:
+        for code in {finding["code"] for finding in file_report["findings"]}:
+            self._codes[code] = self._codes.get(code, 0) + 1
+        bugs = [f"{file_report['path']}: {self._verdict(file_report)}\n"] if file_report["bugs"] else []
+        return "".join(bugs)
+
+    def end(self, totals: Totals) -> str:
+        counts = sorted(totals.codes.items(), key=lambda item: (-item[1], item[0]))
+        width = max((len(f"{count:,}") for _, count in counts), default=0)
+        lines = [
+            f"{count:>{width},}  {code} {REGISTRY[code].slug if code in REGISTRY else ''}".rstrip()
+            + f", in {counted(self._codes[code], 'file')}\n"
+            for code, count in counts
+        ]
+        if totals["sampled"]:
+            lines.append(f"{counted(totals['sampled'], 'file is', 'files are')} sampled: not every byte was read\n")
+        return "".join(lines) + "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals)
 
 
 def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:

@@ -206,6 +206,8 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
     """
     for each in _wrong_shapes(subject):
         got, want = stripped(each.got), stripped(each.want[0])
+        if subject.lacks_tails and each.name == "token_embd.weight" and got == want[::-1]:
+            continue  # a part of the form that I317 names
         if not (each.by_vocabulary and _rows_only(each)):
             hint = ", transposed" if got == want[::-1] else ""
             yield tensor_shape.at(
