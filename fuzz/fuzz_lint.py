@@ -32,9 +32,9 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.paths import lint_path
-from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.report import FORMATS, kind
 from i2s_spec.linter.report_data import Report, Totals
 from i2s_spec.linter.rule import Severity

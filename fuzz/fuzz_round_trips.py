@@ -25,7 +25,7 @@ from i2s_spec.convert.rewrite import convert_endian
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.sanitize import sanitize
 from i2s_spec.schema import container
 from i2s_spec.schema.dialect import LAYOUTS

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest as lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest as manifest
     from i2s_spec.linter.engine import lint as lint
-    from i2s_spec.linter.repair.fix import fix as fix
+    from i2s_spec.linter.fix import fix as fix
     from i2s_spec.linter.report_data import Report as Report
     from i2s_spec.linter.sanitize import sanitize as sanitize
     from i2s_spec.model.load import load_model as load_model
@@ -98,7 +98,7 @@ _HOMES = {
     "export_checkpoint": "i2s_spec.checkpoints.export_checkpoint",
     "identify": "i2s_spec.inspect.identify",
     "Report": "i2s_spec.linter.report_data",
-    "fix": "i2s_spec.linter.repair.fix",
+    "fix": "i2s_spec.linter.fix",
     "sanitize": "i2s_spec.linter.sanitize",
     "lint": "i2s_spec.linter.engine",
     "doctor": "i2s_spec.checkup",

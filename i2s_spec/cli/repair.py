@@ -19,7 +19,7 @@ from i2s_spec.errors import FormatError, counted
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.repair.fix import Fixed
+    from i2s_spec.linter.fix import Fixed
     from i2s_spec.linter.repair.plan import Action, Declined
     from i2s_spec.linter.sanitize import Sanitized
 
@@ -63,7 +63,7 @@ def fix_command(
     Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
     """
     check_target(target, dry_run or diff)
-    from i2s_spec.linter.repair.fix import fix
+    from i2s_spec.linter.fix import fix
 
     with reading(file), writing(target), progress_bar("repairing", quiet) as progress:
         fixed = fix(file, target, diff=diff, threads=threads or os.cpu_count() or 1, progress=progress, **options)

@@ -31,7 +31,7 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.dump import NodeLabels, Unknown, target
 from i2s_spec.linter.engine import ROW, ROWS, excerpt_of, lint
 from i2s_spec.linter.explain import as_markdown
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.repair.plan import REPAIRS, chosen
 from i2s_spec.linter.report.text import proof
 from i2s_spec.linter.rule import FAMILIES, Fix, Rule

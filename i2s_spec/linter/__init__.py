@@ -18,7 +18,8 @@ reader into a finding, runs every rule over what could be read, and returns a `R
     rule              Rule, Finding, Severity, the registry and the decorators that fill it
     report_data       Report and Totals, as plain data and as tables; what to type next
     explain           rules in words
-    repair/           repairs of findings: plans on what the engine finds, and lints the result
+    repair/           repairs of findings, by what they change; the plan of a repair, and what is offered for a finding
+    fix               a new file in which findings are repaired, with the proof
     sanitize          a new file from those parts of a file that are understood
 
 What compares a file with another one whose weights are known is in `i2s_spec.compare.known_weights`.

@@ -14,7 +14,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes.verdicts import verdicts
 from i2s_spec.schema.types import padded

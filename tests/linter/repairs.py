@@ -15,7 +15,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.repair.fix import Fixed, fix
+from i2s_spec.linter.fix import Fixed, fix
 from i2s_spec.linter.repair.plan import chosen, plan
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Model, array

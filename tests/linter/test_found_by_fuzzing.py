@@ -14,7 +14,7 @@ from i2s_spec.gguf.encode import completed
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.sanitize import sanitize
 from i2s_spec.schema.types import BY_NAME, I2_S, ValueType, padded
 from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, tensor_info

@@ -15,8 +15,8 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.strings import text_decoded
 from i2s_spec.linter.analysis.context import Subject, uncounted
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.options import found
-from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes.verdicts import verdicts
 from i2s_spec.schema.faults import ByteOrder

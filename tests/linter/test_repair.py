@@ -21,7 +21,7 @@ from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.repair.plan import REPAIRS, chosen, plan
 from i2s_spec.linter.repair.workspace import ExtraRepairs
 from i2s_spec.linter.report_data import repairs_of

@@ -10,9 +10,9 @@ from repairs import BREAKINGS
 
 from i2s_spec.convert.rewrite import write_edited
 from i2s_spec.gguf.source import FileSource
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.repair import plan as repair_plan
 from i2s_spec.linter.repair import workspace
-from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.repair.plan import chosen, plan
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value

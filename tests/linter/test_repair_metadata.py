@@ -11,7 +11,7 @@ from repairs import fixed_bytes, header_codes
 from i2s_spec.compare.hash import metadata_digest
 from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.repair.tokenizer import FAMILIES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array

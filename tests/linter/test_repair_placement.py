@@ -9,7 +9,7 @@ from malformed_cases import broken
 from repairs import check_repairs, fixed_bytes, header_codes, weights, with_gap
 
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.sample import Draft, Model, i2s_bytes, key_value
 

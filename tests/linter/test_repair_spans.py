@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from i2s_spec.compare.hash import identity
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.repair.fix import Fixed, fix
+from i2s_spec.linter.fix import Fixed, fix
 from i2s_spec.schema.types import BY_NAME, I2_S, READINGS
 from i2s_spec.testing.sample import Draft, tensor_info
 

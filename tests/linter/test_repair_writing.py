@@ -11,7 +11,7 @@ from malformed_cases import broken
 from i2s_spec.convert.rewrite import write_edited
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.repair.plan import chosen, plan
 from i2s_spec.testing.sample import Draft
 

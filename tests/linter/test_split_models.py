@@ -24,8 +24,8 @@ from i2s_spec.fuzzing.bounded_process import Bounds, Command, run
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.split_set import MOST_MISSING, PartName, part_name, split_set
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.fix import fix
 from i2s_spec.linter.paths import lint_paths
-from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.report_data import Report
 from i2s_spec.schema.types import I2_S, ValueType
 from i2s_spec.testing.sample import Model

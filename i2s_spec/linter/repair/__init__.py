@@ -8,10 +8,10 @@ was repaired, and a second repair changes nothing.
 A safe repair changes no weight: none of its edits touches a tensor, and the identity of the weights before and after is
 printed as the proof. A repair that needs review is made only on request, and its output says so.
 
-    fix          all of it: `i2s_spec.fix`, and the changes byte by byte, for people and as data
-      plan       Repair, Action, Declined, the decorator that registers; which repairs are made, in which order
-        workspace   a file under repair: records, values, and edits of them; the dialect of I2_S tensors
-        keys, tokenizer, tensors, layout      the repairs, by what they change
+    plan         Repair, Action, Declined, the decorator that registers; which repairs are made, in which order; what is
+                 offered for a finding. `linter.fix` writes the result, and the engine asks what is offered.
+      workspace  a file under repair: records, values, and edits of them; the dialect of I2_S tensors
+      keys, tokenizer, tensors, layout    the repairs, by what they change
 """
 
 from importlib import import_module
