@@ -29,6 +29,7 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import Finding
 from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rules.i2s_extent import form_of_a_writer
 from i2s_spec.linter.rules.keys import odd_bool
 from i2s_spec.linter.rules.model_keys import foreign_prefix, key_type
 from i2s_spec.linter.rules.template import is_template, seen, template_reaches_out, template_runs_long, text_not_read
@@ -284,7 +285,7 @@ def _require_understood(subject: Subject, keep_unknown: bool) -> None:
     """Refuse a file with a part that is not understood.
 
     If the keys of a model had another architecture's prefix, they would be left out as unknown, and nobody could repair
-    that.
+    that. I2_S tensors without tails, whose scales are elsewhere, have no form in which they could be written.
     """
     unusable = (error for error in subject.file.passed if error.fault in faults.ALIGNMENTS)
     fault = subject.file.fault or next(unusable, None)
@@ -294,6 +295,8 @@ def _require_understood(subject: Subject, keep_unknown: bool) -> None:
     for rule in needed if keep_unknown else (*needed, foreign_prefix):
         for finding in rule.check(subject) if rule.check is not None else ():
             raise refused(finding)
+    for finding in form_of_a_writer.findings(subject) if subject.lacks_tails else ():
+        raise refused(finding)
 
 
 def _rewritten(
