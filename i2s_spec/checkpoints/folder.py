@@ -157,11 +157,14 @@ class CheckpointFolder:
         #: What the folder or the repository is called, and `ORG/REPO` of a hub with its commit.
         self.title, self.repository = os.path.basename(os.path.abspath(self.path)), None
         self.commit: str | None = None
+        #: Requests and bytes that the list of a hub's files has cost.
+        self.listing = (0, 0)
         self._also = (root,) if root else ()
         if is_address(path):
             from i2s_spec.remote.open import pinned_folder
 
-            self.path, self.title, self.repository, self.names, self.commit = pinned_folder(self.path)
+            found = pinned_folder(self.path)
+            self.path, self.title, self.repository, self.names, self.commit, self.listing = found
         elif not os.path.isdir(self.path) and os.path.exists(self.path):
             raise refused("a checkpoint is a folder with config.json and safetensors", self.path)
         else:

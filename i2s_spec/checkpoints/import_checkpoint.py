@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.checkpoints.families import Family, ModelSizes, Recognized, recognize, sizes_of
-from i2s_spec.checkpoints.folder import CheckpointFolder, refused
+from i2s_spec.checkpoints.folder import CheckpointFolder, files_read, refused
 from i2s_spec.checkpoints.plan import FLOAT_TYPES, Choices, PlannedTensor, planned
 from i2s_spec.checkpoints.token_files import token_lists, tokenizer_values
 from i2s_spec.convert.encode import TARGETS
 from i2s_spec.errors import FormatError, quote
+from i2s_spec.gguf.atomic_file import refuse_inputs
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import keys as declared
 from i2s_spec.schema.architectures import ARCHITECTURES
@@ -94,6 +95,7 @@ def import_checkpoint(
     ):  # fmt: skip
         if chosen not in known:
             raise ValueError(f"{what} cannot be converted to {quote(chosen)}; there are: {', '.join(known)}")
+    refuse_inputs(target, *files_read(os.fsdecode(checkpoint)))
     with CheckpointFolder(checkpoint) as folder:
         recognized = recognize(folder, family, weight_scale, partial(_fits, folder))
         sizes = sizes_of(folder.config)

@@ -278,8 +278,8 @@ class FolderFiles(CheckpointFolder):
         self._shards: dict[str, Source] = {}
         self._sound: list[str] = []
         self._small: dict[str, bytes] = {}
-        self._requests = self._bytes = 0
         super().__init__(path, root, listed=True)
+        self._requests, self._bytes = self.listing
 
     def source(self, name: str) -> Source:
         """A file; a shard that is open already is not opened again.

@@ -240,9 +240,9 @@ class _Plan:
     def _rule(self, stored: Stored) -> str:
         """The rule for a matrix of floats: ternary already, or float weights of the training."""
         if not looks_ternary(stored):
-            if self.family.rule != ABSMEAN:
+            if self.family.rule != ABSMEAN and self.mode != "online":
                 raise not_ternary(stored)
-            return self.family.rule
+            return ABSMEAN
         if self.family.rule == ABSMEAN and self.mode == "online":
             raise refused(
                 f"tensor {quote(stored.name)} is ternary already, and quantization_mode online would quantize it again: "

@@ -24,7 +24,7 @@ from i2s_spec.remote.policy import refused
 
 #: Schemes of web servers and buckets; those of buckets are fsspec's.
 WEB = ("https", "http")
-BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl")
+BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 
 SCHEMES = frozenset(("hf", *WEB, *BUCKETS))
 

@@ -365,7 +365,7 @@ class HttpSource(RangeSource):
                 super().__init__(name, self._pinned.size, version or self._pinned.etag, transport.policy.sample)
                 self.etag = etag_of(answer)
                 head = bytearray(min(FIRST, self.size))
-                if head and transport.read(answer.body, memoryview(head)) != len(head):
+                if head and self._read_range(answer, memoryview(head)) != len(head):
                     head = bytearray()  # it is requested again, like every other range
             self._keep(0, bytes(head))
             self._run = 0, len(head)
@@ -430,10 +430,14 @@ class HttpSource(RangeSource):
             span = start + done, start + buffer.nbytes
             with self._asked([span]) as answer:
                 self._check(answer, span)
-                done += self._transport.read(answer.body, buffer[done:])
+                done += self._read_range(answer, buffer[done:])
             tries += 1
             if done < buffer.nbytes and tries == TRIES:
                 raise misbehaves(self._url, "ends its answer before the range that it announced")
+
+    def _read_range(self, answer: UnreadAnswer, buffer: memoryview) -> int:
+        """Read the body of one range; returns the number of bytes."""
+        return self._transport.read(answer.body, buffer)
 
     def _several(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges in one request; a server without support gives the first or none, and is not asked for that again."""
@@ -655,10 +659,39 @@ class Transport:
         self.bytes = 0
         self._counting = threading.Lock()
         self._deadline = Deadline(policy)
-        self._token = token
-        self._token_for = _origin(token_for) if token else None
         self._sleep = sleep
+        self.authorize(token, token_for, {})
         self._pools: dict[str | None, urllib3.PoolManager] = {}
+        #: The host that was asked for first; others are those of redirects.
+        self._host = ""
+
+    def charge(self, usage: Usage) -> None:
+        """Count requests and bytes that others made for the same file."""
+        with self._counting:
+            self.requests += usage.requests
+            self.bytes += usage.bytes
+
+    def authorize(self, token: str | None, token_for: str, headers: Mapping[str, str]) -> None:
+        """Send a token to one origin, and headers with every request."""
+        self._token, self._token_for, self._headers = token, _origin(token_for) if token else None, headers
+
+    def left(self) -> float:
+        """The remaining seconds.
+
+        :raises FormatError: S917 if there are none
+        """
+        return self._deadline.left()
+
+    def count(self, requests: int) -> None:
+        """Count requests, before they are made.
+
+        :raises FormatError: S917 if these are too many
+        """
+        with self._counting:
+            self.requests += requests
+            total = self.requests
+        if total > self.policy.requests:
+            raise over_budget("requests", self.policy.requests)
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[UnreadAnswer]:
@@ -682,8 +715,10 @@ class Transport:
         failures = waits = hops = 0
         first: Mapping[str, str] | None = None
         seen = {url}
+        self._host = self._host or host_of(url)
         while True:
             try:
+                _OPENING.redirected = host_of(url) != self._host
                 body = self._once(url, headers)
                 if self._deadline.passed:  # an answer that the deadline cut off looks complete
                     body.close()
@@ -722,12 +757,8 @@ class Transport:
             raise fault_of(answer)
 
     def _once(self, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        with self._counting:
-            self.requests += 1
-            requests = self.requests
-        if requests > self.policy.requests:
-            raise over_budget("requests", self.policy.requests)
-        sent = {"User-Agent": f"i2s-spec/{__version__}", "Accept-Encoding": "identity", **headers}
+        self.count(1)
+        sent = {"User-Agent": f"i2s-spec/{__version__}", "Accept-Encoding": "identity", **self._headers, **headers}
         if self._token and _origin(url) == self._token_for:
             sent["Authorization"] = f"Bearer {self._token}"
         timeout = min(self.policy.timeout, self._deadline.left())
@@ -921,8 +952,18 @@ LOCAL = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback")
 MOST_INTERIM = 16
 SWITCHING = 101
 
-#: The deadline of the current thread; another thread, with a duplicate of each socket, shuts sockets down then.
-_OPENING = threading.local()
+
+class _Opening(threading.local):
+    """What the current thread opens connections for: until when, and whether a redirect leads there.
+
+    At the deadline, another thread, with a duplicate of each socket, shuts sockets down.
+    """
+
+    deadline: Any = None
+    redirected = False
+
+
+_OPENING = _Opening()
 
 
 class Deadline:
@@ -950,7 +991,7 @@ class Deadline:
         """Connections that are opened or used in the block end at the deadline."""
         timer = threading.Timer(self.left(), self._end_all)
         timer.daemon = True
-        before, _OPENING.deadline = getattr(_OPENING, "deadline", None), self
+        before, _OPENING.deadline = _OPENING.deadline, self
         timer.start()
         try:
             yield
@@ -999,7 +1040,7 @@ def proxy_for(url: str, policy: Policy) -> str | None:
     if not proxy or urllib.request.proxy_bypass_environment(whole, proxies):  # type: ignore[attr-defined]
         return None
     try:
-        require_public(host, _numeric(host), policy)
+        require_public(host, _numeric(host), policy, _OPENING.redirected)
     except ValueError as error:
         if isinstance(error, FormatError):
             raise
@@ -1026,7 +1067,7 @@ def _connect(connection: Any) -> socket.socket:
     deadline: Deadline = _OPENING.deadline
     found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
     for *_, place in found if connection.proxy is None else ():  # a proxy is chosen by the user, so it is not checked
-        require_public(connection.host, str(place[0]), deadline.policy)
+        require_public(connection.host, str(place[0]), deadline.policy, _OPENING.redirected)
     failure: OSError = OSError("the name has no address")
     for family, kind, protocol, _, place in found:
         opened = socket.socket(family, kind, protocol)

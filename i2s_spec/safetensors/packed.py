@@ -116,6 +116,9 @@ def stored_scale(scale: float | np.float32, convention: Convention, scale_type: 
         raise ValueError(f"weight_scale can be stored as F32 or BF16, not as {quote(scale_type)}")
     value = scale_of(np.float32(scale), checked_convention(convention))  # its own inverse, except for rounding
     stored = np.float32(rounding(value, scale_type).stored)
+    if scale_type == "F32":  # of the neighbors, one may have exactly this reciprocal
+        near = (stored, np.nextafter(stored, np.float32(0)), np.nextafter(stored, np.float32(np.inf)))
+        stored = next((each for each in near if scale_of(each, convention) == np.float32(scale)), stored)
     return StoredScale(stored, Rounding(float(np.float32(scale)), float(scale_of(stored, convention))))
 
 

@@ -224,7 +224,7 @@ def drip(handler: Handler, seen: Seen) -> None:
 def endless(handler: Handler, seen: Seen) -> None:
     """A body in chunks that does not end."""
     (start, stop), *_ = seen.ranges
-    file = handler.server.files[urlsplit(seen.path).path]
+    file = handler.server.files[unquote(urlsplit(seen.path).path)]
     stop = min(stop, len(file))
     handler.send_response(206)
     handler.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(file)}")

@@ -159,6 +159,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "S904": Without("where a link leads is in no byte of a file"),
     "S903": Without("what happens to a file while it is read is in none of its bytes"),
     **{code: Without("what a server answers is in no byte of a file") for code in sorted(faults.REMOTE)},
+    "G218": Without("released programs end at an alignment of 0, so no file with one is published"),
     "G412": Without("holes are a matter of the file system: a copy of the same bytes may have none"),
     "G233": _set(
         lambda: [_two_parts(lambda model: model.without("output_norm.weight"))[0], _two_parts()[1]], 0, "header"
