@@ -9,7 +9,7 @@ values; other floats become trits by the family's rule (see `source_weights`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from i2s_spec.checkpoints.folder import refused
@@ -238,11 +238,17 @@ class Recognized(NamedTuple):
     mode: str
 
 
-def recognize(folder: Described, family: str | None = None, weight_scale: str | None = None) -> Recognized:
+def recognize(
+    folder: Described,
+    family: str | None = None,
+    weight_scale: str | None = None,
+    fits: Callable[[Recognized], bool] = lambda recognized: False,
+) -> Recognized:
     """The family of a checkpoint.
 
     :param family: the name of a family, which is then used without recognition
     :param weight_scale: `multiply` or `divide`, which overrides config.json
+    :param fits: whether the checkpoint has all that a family needs; those that it fits are named for one of no family
     :raises ValueError: for names that do not exist
     :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
     """
@@ -256,7 +262,9 @@ def recognize(folder: Described, family: str | None = None, weight_scale: str | 
         return Recognized(BY_FAMILY[family], "chosen by hand", prefix, convention, mode)
     found = family_of(folder)
     if found is None:
-        raise refused(f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. Use --family to choose one")
+        fitting = [each.name for each in FAMILIES if fits(Recognized(each, "", prefix, convention, mode))]
+        way = f". It has what these need, which --family chooses: {', '.join(fitting)}" if fitting else ""
+        raise refused(f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}{way}")
     return Recognized(found, ", ".join(map(str, found.when)), prefix, convention, mode)
 
 

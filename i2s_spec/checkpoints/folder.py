@@ -113,6 +113,8 @@ CARD: Final = "README.md"
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 #: Largest index; that of a model with the most tensors that GGUF allows is smaller.
 MOST_INDEX: Final = 1 << 25
+#: A folder of further templates, which transformers takes by the names of their files.
+MORE_TEMPLATES: Final = "additional_chat_templates"
 #: Most shards, which are all open at once. Models of a trillion weights have 200.
 MOST_SHARDS: Final = 512
 MOST_TEMPLATE: Final = 1 << 20
@@ -321,10 +323,11 @@ class CheckpointFolder:
         found = [name for name in self.names if name.endswith(".safetensors")]
         parts = [name for name in found if _NUMBERED.fullmatch(name)]
         if SINGLE in found and not (index is not None and SINGLE in _shards_of(index)):
-            if parts:
+            if parts or index is not None:
+                others = parts or [INDEX]
                 self.notes = (
                     f"the folder has two sets of weights: {quote(SINGLE)} was taken, as transformers does, and "
-                    f"{quote(parts[0])}{_and_more(parts)} left out",
+                    f"{quote(others[0])}{_and_more(others)} left out",
                 )
             return [SINGLE], None
         if index is not None:

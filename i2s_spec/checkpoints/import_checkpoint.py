@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from i2s_spec.checkpoints.folder import CheckpointFolder, files_read, refused
 from i2s_spec.checkpoints.plan import FLOAT_TYPES, Choices, PlannedTensor, planned
 from i2s_spec.checkpoints.token_files import token_lists, tokenizer_values
 from i2s_spec.convert.encode import TARGETS
-from i2s_spec.errors import quote
+from i2s_spec.errors import FormatError, quote
 from i2s_spec.gguf.atomic_file import refuse_inputs
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import keys as declared
@@ -96,7 +97,7 @@ def import_checkpoint(
             raise ValueError(f"{what} cannot be converted to {quote(chosen)}; there are: {', '.join(known)}")
     refuse_inputs(target, *files_read(os.fsdecode(checkpoint)))
     with CheckpointFolder(checkpoint) as folder:
-        recognized = recognize(folder, family, weight_scale)
+        recognized = recognize(folder, family, weight_scale, partial(_fits, folder))
         sizes = sizes_of(folder.config)
         choices = Choices(to, embedding, fallback, rule, threads or os.cpu_count() or 1)
         tensors, tied, values, factors = prepared(folder, recognized, sizes, choices, name, source)
@@ -146,6 +147,15 @@ def prepared(
     if factors is not None and recognized.family.architecture != "llama":
         raise refused(f"files of {recognized.family.architecture} cannot store rope_type llama3")
     return tensors, tied, values, factors
+
+
+def _fits(folder: CheckpointFolder, recognized: Recognized) -> bool:
+    """Whether a folder has what its family needs, whichever type is written."""
+    try:
+        prepared(folder, recognized, sizes_of(folder.config), Choices("F32", "F32", compare=False))
+    except FormatError:
+        return False
+    return True
 
 
 def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:

@@ -31,6 +31,7 @@ from i2s_spec.checkpoints.families import (
 from i2s_spec.checkpoints.folder import (
     CARD,
     INDEX,
+    MORE_TEMPLATES,
     MOST_CONFIG,
     MOST_SHARDS,
     MOST_TEMPLATE,
@@ -42,10 +43,10 @@ from i2s_spec.checkpoints.folder import (
 )
 from i2s_spec.checkpoints.import_checkpoint import prepared
 from i2s_spec.checkpoints.plan import Choices
-from i2s_spec.checkpoints.source_weights import looks_ternary
+from i2s_spec.checkpoints.source_weights import looks_ternary, not_ternary
 from i2s_spec.checkpoints.token_files import token_lists, tokenizer_values
 from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, counted, quote
-from i2s_spec.gguf.source import FetchingSource, Source, is_address, require_unchanged
+from i2s_spec.gguf.source import FetchingSource, Source, below, is_address, require_unchanged
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, FamilyFacts
 from i2s_spec.linter.analysis.conditions import checkpoints
 from i2s_spec.linter.engine import Collection, lint
@@ -196,7 +197,9 @@ def _as_import(
     try:
         folder.open()
         recognized, sizes = recognize(folder), sizes_of(folder.config)
-        tensors, *_ = prepared(folder, recognized, sizes, Choices("F32", "F32", compare=facts.reading == "full"))
+        rule = None if facts.reading != "none" else family.rule  # what looks for a rule reads some of every matrix
+        choices = Choices("F32", "F32", rule=rule, compare=facts.reading == "full")
+        tensors, *_ = prepared(folder, recognized, sizes, choices)
         for tensor in tensors if facts.reading == "full" else ():
             if tensor.rule == TERNARY and tensor.matrix is not None:
                 tensor.matrix()
@@ -213,7 +216,13 @@ _TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json")
 
 def _not_examined(facts: CheckpointFacts) -> Iterator[str]:
     """The files of the folder that nothing was looked for in, in words."""
-    known = {*TEXTS, CARD, *([INDEX] if facts.index is not None else []), *facts.shards}
+    known = {
+        *TEXTS,
+        CARD,
+        *(file.partition("/")[0] for file, *_ in facts.texts),
+        *([INDEX] if facts.index is not None else []),
+        *facts.shards,
+    }
     left = sorted(facts.files - known)
     if left:
         more = f" and {counted(len(left) - LISTED, 'other file')}" if len(left) > LISTED else ""
@@ -361,7 +370,7 @@ def _texts(folder: FolderFiles, metadata: Mapping[str, Any]) -> list[tuple[str, 
     Every template counts, whichever of them an import takes; what cannot be read has its own finding.
     """
     found: list[tuple[str, str, bool, str]] = []
-    for name in folder.names:
+    for name in [*folder.names, *_more_templates(folder)]:
         with suppress(FormatError):
             if name.endswith(".jinja"):
                 text = folder.bytes_of(name, MOST_TEMPLATE).decode(errors="replace")
@@ -379,6 +388,17 @@ def _texts(folder: FolderFiles, metadata: Mapping[str, Any]) -> list[tuple[str, 
 
 #: JSON files that may have chat templates.
 _CONFIGS: Final = ("tokenizer_config.json", "processor_config.json")
+
+
+def _more_templates(folder: FolderFiles) -> list[str]:
+    """The templates in a folder of their own; of a hub only the files of the folder itself are known."""
+    if folder.is_remote or MORE_TEMPLATES not in folder.names:
+        return []
+    try:
+        names = os.listdir(below(folder.path, MORE_TEMPLATES))
+    except (FormatError, OSError):
+        return []
+    return [f"{MORE_TEMPLATES}/{name}" for name in sorted(names) if name.endswith(".jinja")]
 
 
 def _templates_in(file: str, value: Any) -> Iterator[tuple[str, str, bool, str]]:
@@ -450,8 +470,8 @@ def gathered_facts(folder: FolderFiles, reading: str, report: ReportFault) -> Ch
     index = tried(INDEX, lambda: folder.index, {})
     shards: dict[str, Mapping[str, Stored]] = {}
     metadata: dict[str, Any] = {}
-    chosen = _shard_names(folder, index, report)
-    for name in chosen:
+    names, index = _shard_names(folder, index, report)
+    for name in names:
         opened = tried(name, partial(folder.shard, name), None)
         if opened is not None:
             shards[name] = opened
@@ -486,21 +506,24 @@ def gathered_facts(folder: FolderFiles, reading: str, report: ReportFault) -> Ch
     return facts
 
 
-def _shard_names(folder: FolderFiles, index: Mapping[str, Any] | None, report: ReportFault) -> list[str]:
-    """The shards to read: those of the model; with an index that is wrong, which a rule says, all."""
+def _shard_names(
+    folder: FolderFiles, index: Mapping[str, Any] | None, report: ReportFault
+) -> tuple[list[str], Mapping[str, Any] | None]:
+    """The shards to read, and the index if it counts. With one that is wrong, which a rule says, all are read."""
     names: list[str] = []
     try:
-        names = folder.chosen(index)[0]
+        names, places = folder.chosen(index)
+        index = None if places is None else index
         folder.within_limit(names)
     except FormatError as error:
         if index is None or names:
             report(error, INDEX)
-            return []
+            return [], index
         names = [name for name in folder.names if name.endswith(".safetensors")][:MOST_SHARDS]
     if not names:
         pickle = next((name for name in folder.names if name.endswith(PICKLES)), "config.json")
         report(refused(folder.without_weights()), pickle)
-    return names
+    return names, index
 
 
 def _code(folder: FolderFiles) -> Iterator[tuple[str, str]]:
@@ -535,25 +558,28 @@ def _family(read: _Read) -> FamilyFacts | None:
         seen = ", ".join(quote(str(read.config.get(key))) for key in ("architectures", "model_type"))
         raise _Unknown(f"no family of ternary models has these architectures and model_type: {seen}")
     prefix = "model." if any(name.startswith("model.") for name in read.tensors) else ""
-    if found.rule != ABSMEAN and not _ternary(read, found, prefix):
-        raise _Unknown(f"its class can be that of {found.name} models, but its weights are not ternary")
+    if found.rule != ABSMEAN and (why := _not_ternary(read, found, prefix)) is not None:
+        raise _Unknown(f"its class can be that of {found.name} models, but its weights are not ternary{why}")
     return _expected(found, sizes_of(read.config), prefix, read)
 
 
-def _ternary(read: _Read, family: Family, prefix: str) -> bool:
-    """Whether any matrix of the first layer is packed, or looks ternary."""
+def _not_ternary(read: _Read, family: Family, prefix: str) -> str | None:
+    """Why the weights are not ternary, as the end of a sentence; None if a matrix of the first layer is packed or looks
+    ternary."""
+    why = ""
     for module, name in family.layer.items():
         stored = read.tensors.get(f"{prefix}layers.0.{module}.weight")
         if name not in PROJECTIONS or stored is None or len(stored.shape) != 2 or not all(stored.shape):
             continue
         if stored.dtype == "U8":
-            return True
+            return None
         try:
             if stored.dtype in WORDS and looks_ternary(stored):
-                return True
+                return None
+            why = why or (f": {not_ternary(stored).details['reason']}" if stored.dtype in WORDS else "")
         except FormatError:  # another rule reports values that are not finite
             continue
-    return False
+    return why
 
 
 def _expected(family: Family, sizes: ModelSizes, prefix: str, read: _Read) -> FamilyFacts:

@@ -220,13 +220,17 @@ def _models(files: Iterable[str]) -> Iterator[str]:
         if is_address(file) or not os.path.isdir(file):
             yield file
             continue
-        found = [each.path for each in inputs([file]) if not each.problem and not each.checkpoint]
+        inside = list(inputs([file]))
+        for each in inside:
+            if isinstance(each.problem, FormatError):  # a link out of the folder, which is not left out in silence
+                raise each.problem
+        found = [each.path for each in inside if not each.problem and not each.checkpoint]
         if not found:
             raise click.UsageError(f"{visible(file, 4096, bare=True)} is a folder without any *.gguf file")
-        for each in found:
-            name = part_name(each)
+        for path in found:
+            name = part_name(path)
             if name is None or name.number == 0 or name.of(0) not in found:
-                yield each
+                yield path
 
 
 def _identity(

@@ -23,8 +23,8 @@ from enum import Enum, auto
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import SettingError, counted, quote
-from i2s_spec.gguf.source import Origin, read_regular
+from i2s_spec.errors import FormatError, SettingError, counted, quote
+from i2s_spec.gguf.source import Origin, below, read_regular
 from i2s_spec.inspect.survey import Mode
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
@@ -578,7 +578,13 @@ def found(folder: str = os.curdir, explicit: str | None = None) -> Config:
     for name in ("pyproject.toml", "i2s.toml"):
         for place in _upwards(folder):
             path = os.path.join(place, name)
-            if os.path.isfile(path) and (table := _table(path)) is not None:
+            if not os.path.isfile(path):
+                continue
+            try:  # nobody named it: its keys and values are not those of another file of the user
+                below(place, name)
+            except FormatError as error:
+                raise SettingError(f"{shown(path)}: {error.message}") from None
+            if (table := _table(path)) is not None:
                 tables.append((path, table))
                 break
     return _config(tables)._replace(was_found=True)

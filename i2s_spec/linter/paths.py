@@ -57,9 +57,12 @@ class Input(NamedTuple):
     root: str = ""
 
 
-def found_below(root: str, path: str, checkpoint: bool = False) -> Input:
-    """What a search below a folder found; a link must not lead out of that folder."""
-    if not checkpoint and os.path.islink(path):
+def _found(root: str, path: str, checkpoint: bool = False, linked: bool = False) -> Input:
+    """What a search below a folder found; a link must not lead out of that folder.
+
+    :param linked: whether a folder on the way to it may be a link
+    """
+    if linked or (not checkpoint and os.path.islink(path)):
         try:
             below(root, os.path.relpath(path, root))
         except FormatError as error:
@@ -131,11 +134,11 @@ def _below(folder: str, root: str = "") -> Iterator[Input]:
     for place, _, files in _walk(folder, errors.append):
         if is_checkpoint(files):
             some = True
-            yield found_below(root or folder, place, True)
+            yield _found(root or folder, place, True)
         for name in files:
             if name.lower().endswith(SUFFIX):
                 some = True
-                yield found_below(root or folder, os.path.join(place, name))
+                yield _found(root or folder, os.path.join(place, name))
     for error in errors:
         yield Input(os.fspath(error.filename or folder), error.strerror or type(error).__name__)
     if not some and not errors:
@@ -175,10 +178,11 @@ def _matching(pattern: str) -> Iterator[Input]:
         if os.path.isdir(name):
             if not pattern.endswith("**"):  # its matches include everything below them
                 some = True
-                yield from _below(name, root)
+                found = _found(root, name, linked=True)
+                yield from [found] if found.problem else _below(name, root)
         elif not pattern.endswith("**") or name.lower().endswith(SUFFIX):
             some = True
-            yield found_below(root, name)
+            yield _found(root, name, linked=True)
     if not some:
         yield Input(pattern, "no file matches this pattern")
 

@@ -104,6 +104,12 @@ def two_sets(index: bool, differ: bool = True) -> Callable[[Path], object]:
     return write
 
 
+def stale_index(folder: Path) -> None:
+    packed_2b4t().write(folder)
+    text = json.dumps({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})
+    (folder / INDEX).write_text(text, encoding="utf-8")
+
+
 def parts_of_two(folder: Path) -> None:
     llama3().write(folder)
     (folder / INDEX).unlink()
@@ -150,6 +156,7 @@ MORE: dict[str, tuple[Callable[[Path], object], bool, str]] = {
     "late": (late, False, "not ternary: its first rows are, and others are not"),
     "two sets": (two_sets(False), True, "two sets of weights: 'model.safetensors' was taken"),
     "two sets and an index": (two_sets(True), True, "two sets of weights: 'model.safetensors' was taken"),
+    "an index of files that are gone": (stale_index, True, "'model.safetensors' was taken"),
     "parts of two sets": (parts_of_two, False, "are of two sets of weights"),
     "more tokens than rows": (edited(more_tokens), False, "has the id 385, and the embedding has 384 rows"),
     "activation": (edited(lambda tiny: tiny.config.update(hidden_act="silu2")), False, "hidden_act is 'silu2'"),
@@ -255,6 +262,16 @@ def test_a_refusal_names_only_types_that_then_work(tmp_path: Path) -> None:
     assert "Q2_0" in named
     for to in ("Q2_0", "I2_SR", "IQ2_BN", "TQ2_0", "F16", "BF16", "F32"):
         assert (_refusal(tmp_path / "a", to) == "") == (to in named), to
+
+
+def test_a_refusal_names_only_families_that_then_work(tmp_path: Path) -> None:
+    tiny = packed_2b4t()
+    tiny.config["architectures"] = ["MambaForCausalLM"]
+    refusal = _refusal(tiny.write(tmp_path / "a"))
+    assert refusal.endswith("It has what these need, which --family chooses: bitnet-2b4t")
+    import_checkpoint(tmp_path / "a", tmp_path / "b.gguf", family="bitnet-2b4t")
+    tiny.tensors = {"x": ("F32", np.ones((1, 1), "<f4"))}
+    assert "--family" not in _refusal(tiny.write(tmp_path / "c"))
 
 
 def test_weights_that_no_option_makes_ternary_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -244,6 +244,9 @@ TEXTS_FOUND: dict[str, tuple[Callable[[Path], object], str]] = {
         "S201"),
     "templates by name": (
         lambda f: (f / "chat_template.json").write_text(json.dumps({"chat_template": REACHES}), encoding="utf-8"), "S201"),
+    "one of a folder of templates": (
+        lambda f: ((f / "additional_chat_templates").mkdir(),
+                   (f / "additional_chat_templates" / "tool.jinja").write_text(REACHES, encoding="utf-8")), "S201"),
     "a template of a processor": (
         lambda f: (f / "processor_config.json").write_text(json.dumps({"chat_template": REACHES}), encoding="utf-8"),
         "S201"),
@@ -321,3 +324,35 @@ def test_a_tokenizer_cannot_take_more_than_its_share(tmp_path: Path) -> None:
     assert codes(folder) == {"H104"}
     with pytest.raises(FormatError, match="more steps than any known one"):
         import_checkpoint(folder, tmp_path / "out.gguf")
+
+
+def test_a_configuration_that_is_found_is_not_another_file_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "f"
+    folder.mkdir()
+    (tmp_path / "other.toml").write_text('profile = "strict"\n', encoding="utf-8")
+    (folder / "i2s.toml").symlink_to("../other.toml")
+    i2s.new(folder / "a.gguf")
+    monkeypatch.chdir(folder)
+    assert "a link that leads out of the folder" in str(CliRunner().invoke(cli, ["lint", "a.gguf"]).exception)
+    (folder / "i2s.toml").unlink()
+    (folder / "own.toml").write_text('profile = "strict"\n', encoding="utf-8")
+    (folder / "i2s.toml").symlink_to("own.toml")
+    assert "ok" in CliRunner().invoke(cli, ["lint", "a.gguf"], standalone_mode=False).output
+
+
+def test_patterns_and_hashes_read_no_file_outside_of_their_folder(tmp_path: Path, secret: Path) -> None:
+    (tmp_path / "f" / "own").mkdir(parents=True)
+    (tmp_path / "store").mkdir()
+    secret.rename(tmp_path / "store" / "p.gguf")
+    i2s.new(tmp_path / "f" / "own" / "p.gguf")
+    (tmp_path / "f" / "out").symlink_to("../store")
+    (tmp_path / "f" / "in").symlink_to("own")
+    for pattern in ("f/*/p.gguf", "f/*", "f/[io]*/*"):
+        found = {each.path.removeprefix(f"{tmp_path}/f/"): each.problem for each in inputs([str(tmp_path / pattern)])}
+        assert [isinstance(problem, FormatError) for problem in found.values()] == [name[:3] == "out" for name in found]
+        assert len(found) >= 2
+    (tmp_path / "f" / "p.gguf").symlink_to("../store/p.gguf")
+    run = CliRunner().invoke(cli, ["hash", str(tmp_path / "f")])
+    assert "S904" in str(run.exception)
