@@ -17,7 +17,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.convert.made_up_vocabulary import SyntheticVocabulary
-from i2s_spec.convert.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, TYPES, Recipe, Size, WeightKinds
+from i2s_spec.convert.recipes import (
+    CHAT_TEMPLATE,
+    LAST_TOKEN,
+    RECIPES,
+    SHAPES,
+    TYPES,
+    WINDOW,
+    Recipe,
+    Size,
+    WeightKinds,
+)
 from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, Placed
 from i2s_spec.schema.faults import ByteOrder
@@ -39,6 +49,9 @@ class Written(NamedTuple):
 #: Widths are whole blocks of the canonical layout, so that every row starts with one (clause 5.3).
 BLOCK: Final = 128
 MOST_COLUMNS: Final = 1 << 20
+
+#: The window of Gemma's small models; new files with a short context have half of it.
+MOST_WINDOW: Final = 512
 
 #: The head, if it is not the embedding.
 _HEAD: Final = "output.weight"
@@ -97,8 +110,8 @@ def new(
     the keys that declare it (clause 3.8)
     :param head: whether the file has an output.weight (`untied`) or the head is the embedding (`tied`); by default as
     in the architecture's usual files
-    :param unit_tables: embedding and head with a deviation of 1, as version 0.1.0 wrote them; logits are then so far
-        apart that a tied head repeats each token. Otherwise their deviation is the next power of two below 1 /
+    :param unit_tables: embedding and head with a deviation of 1, and no window, as version 0.1.0 wrote them; logits are
+        then so far apart that a tied head repeats each token. Otherwise their deviation is the next power of two below 1 /
         sqrt(embd), with which logits have a deviation of about 1, and perplexity is near the size of the vocabulary
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
@@ -147,7 +160,7 @@ def new(
         size,
         make_vocabulary(size.vocab),
         lambda placed: _data(placed, seed, byte_order, kinds, times),
-        without=(_HEAD,) if head == "tied" else (),
+        without=((_HEAD,) if head == "tied" else ()) + ((WINDOW,) if unit_tables else ()),
         beside=(_HEAD,) if head == "untied" else (),
         kinds=kinds,
         as_published=as_published or shape is not None,
@@ -316,6 +329,7 @@ def _values(
         "{arch}.rope.scaling.type": "linear",
         "{arch}.rope.scaling.factor": 1.0,
         "{arch}.pooling_type": LAST_TOKEN,
+        WINDOW: max(1, min(MOST_WINDOW, h.context // 2)),
         "tokenizer.ggml.model": recipe.tokenizer,
         "tokenizer.ggml.pre": recipe.pre,
         "tokenizer.ggml.tokens": words.tokens,

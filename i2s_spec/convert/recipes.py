@@ -125,6 +125,8 @@ _GEMMA3_KEYS: Final = (
 _gemma_pieces = partial(made_up_vocabulary.sentence_pieces, special=made_up_vocabulary.GEMMA_SPECIAL)
 
 _PRE: Final = (("tokenizer.ggml.pre", "tokenizer.ggml.model"),)
+#: The window of local layers, which BitNet's converter leaves out, and ik_llama.cpp requires of gemma3.
+WINDOW: Final = "{arch}.attention.sliding_window"
 _VERSION: Final = (("general.quantization_version", "general.file_type"),)
 
 _B158: Final = Recipe(
@@ -155,7 +157,8 @@ RECIPES: Final = {
         _QWEN3_LM_KEYS, Size(2, 128, 256, 4, 2, 320, 512), made_up_vocabulary.byte_level, 1e6, 1e-6, "gpt2", "qwen2"
     ),
     "gemma3": Recipe(
-        _GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama", lacking=_VERSION,
+        _GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama",
+        lacking=(*_VERSION, (WINDOW, "{arch}.attention.layer_norm_rms_epsilon")),
         multiplies_embedding=True,
     ),
 }  # fmt: skip

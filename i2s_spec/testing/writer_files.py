@@ -86,7 +86,7 @@ def _trits(tensor: Tensor) -> tuple[NDArray[np.int8], float]:
 
 def _in_a_row(trits: NDArray[np.int8]) -> bytes:
     codes = (trits.reshape(-1, 4) + 1).astype(np.uint8)
-    packed: NDArray[np.uint8] = codes[:, 0] | codes[:, 1] << 2 | codes[:, 2] << 4 | codes[:, 3] << 6
+    packed: NDArray[np.uint8] = np.bitwise_or.reduce(codes << np.arange(0, 8, 2, dtype=np.uint8), axis=1)
     return packed.tobytes()
 
 

@@ -128,7 +128,7 @@ def test_the_same_arguments_give_the_same_bytes(architecture: str) -> None:
         ("llama", "43e5887f13d073a817608b4d1e516ba887b5d750d1d77612f262c5e6e18c52d3"),
         ("qwen3", "611dfa083ddd7ed5b6dd81ea2b24c8975a83618ee3396896b230c79588083266"),
         ("qwen3-lm", "5405d49980deb63d28ec5b1e32d2b2f083dc1b3eba26a0730667e6814f816395"),
-        ("gemma3", "76e6f5301f90b6495b1b1374de92bf1dea9ae8136865fe528b49e13c4a1a9785"),
+        ("gemma3", "bcba119136d5737a0713c3c5d6a51088adc60f4d5d2b5364cc35cb455023f131"),
     ],
 )
 def test_the_bytes_are_pinned(architecture: str, sha256: str) -> None:

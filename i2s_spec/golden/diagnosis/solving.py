@@ -470,7 +470,7 @@ def soft_max_sums(c: Context) -> Iterator[Solved]:
         scale = np.float64(np.float32(c.node.settings["scale"]))
         scores = c.inputs[0].astype(np.float64) * scale
         settings = c.node.settings
-        seen_by = visible(*scores.shape[1:], 0, settings["causal"], settings["window"])
+        seen_by = visible(scores.shape[1], scores.shape[2], 0, settings["causal"], settings["window"])
         scores = np.where(seen_by, scores, -np.inf)
         largest = scores.max(axis=-1)[np.ix_(heads, tokens)]
         found = _constant(term * np.exp(largest[usable]), error * np.exp(largest[usable]))

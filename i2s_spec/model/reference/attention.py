@@ -71,7 +71,7 @@ def soft_max(
     :param causal: as for `visible`, like `window`: scores of keys that a row does not see count as -infinity
     """
     z = scores * scale
-    z[:, ~visible(*z.shape[1:], past, causal, window)] = -np.inf
+    z[:, ~visible(z.shape[1], z.shape[2], past, causal, window)] = -np.inf
     for head in z:  # one head at a time: the intermediate float64 need memory
         head -= head.max(axis=-1, keepdims=True)  # noqa: PLW2901
         head[:] = shares(head, how, vector)

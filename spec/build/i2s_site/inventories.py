@@ -23,7 +23,7 @@ def _code(words: object) -> str:
 
 def declared_keys() -> tuple[Key, ...]:
     """Every key, those of single architectures with the name of the architecture."""
-    own = (key.of(each.prefix) for each in ARCHITECTURES.values() for key in each.own_keys)
+    own = dict.fromkeys(key.of(each.prefix) for each in ARCHITECTURES.values() for key in each.own_keys)
     return (*keys.GENERAL, *keys.MODEL, *own, *keys.EMBEDDING_MODEL, *keys.TOKENIZER, *architectures.KEYS)
 
 
