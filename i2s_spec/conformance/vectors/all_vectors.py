@@ -167,7 +167,7 @@ def suite_files() -> Iterator[tuple[str, bytes]]:
     yield "features.txt", "".join(f"{name}\n" for name in sorted(FEATURES)).encode("ascii")
     yield "INTERPRETING.md", (HERE / "INTERPRETING.md").read_bytes()
     yield "LICENSE", (HERE / "LICENSE-0BSD.txt").read_bytes()
-    for name in ("manifest.schema.json", "flags.schema.json"):
+    for name in ("manifest.schema.json", "flags.schema.json", "messages.schema.json"):
         yield f"schemas/{name}", (HERE / name).read_bytes()
     yield from sorted(_data(made).items())
     for vector in made:
