@@ -65,7 +65,7 @@ def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> 
         if draft.name not in lines:
             continue
         line = lines[draft.name]
-        twin = lines[draft.twin].id if draft.twin in lines else None
+        twin = lines[draft.twin].id if draft.twin is not None and draft.twin in lines else None
         vectors.append(_vector(draft, line, draft.flags if declared else _flags(line), twin, places))
     return Suite(SUITE_VERSION, tuple(sorted(vectors, key=lambda vector: vector.id)))
 
