@@ -100,9 +100,10 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
     except MissingError as reason:
         pytest.skip(str(reason))
     (recorded,) = (each for each in decoders() if each.id == name)
+    if recorded.suite_version != suite.version:
+        pytest.skip(f"the record is of suite {recorded.suite_version}")
     ended = set(recorded.files.get("ended", ()))
-    known = set(sorted(case.id for case in suite.cases)[: sum(recorded.counts.values())])  # others came later
-    run = run_on(command, suite, [case for case in suite.cases if case.id in known - ended])
+    run = run_on(command, suite, [case for case in suite.cases if case.id not in ended])
     assert run.counts["pass"] > 0
     if run.implementation.version != recorded.version:
         pytest.skip("another version than the recorded one is installed")
