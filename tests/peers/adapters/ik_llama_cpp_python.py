@@ -13,8 +13,7 @@ from speak import speak
 
 PACKAGES = Path(_lib_loader.__file__).parent.parent
 LIBRARY = ctypes.CDLL(str(next(PACKAGES.glob("ik_llama_cpp_python.libs/libggml*"))))
-LONG, POINTER = ctypes.c_int64, ctypes.c_void_p
-LIBRARY.dequantize_row_ms_i2s.argtypes = [ctypes.c_char_p, POINTER, LONG]
+LIBRARY.dequantize_row_ms_i2s.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64]
 GROUP = {"iq1_bn": 13, "iq2_bn": 16}  # bytes of 64 weights
 
 
@@ -26,7 +25,7 @@ def weights(data, count):
 
 def quantized(data, kind, rows, columns):
     function, given = getattr(LIBRARY, f"quantize_{kind}"), np.frombuffer(data, "<f4").copy()
-    function.argtypes = [POINTER, POINTER, LONG, LONG, POINTER, POINTER]
+    function.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 2
     room = ctypes.create_string_buffer(rows * (columns // 64 * GROUP[kind] + 4) + 1)
     function(given.ctypes.data, room, rows, columns, None, None)
     return room.raw[:-1]
