@@ -26,9 +26,9 @@ def weights(data, count):
 def quantized(data, kind, rows, columns):
     function, given = getattr(LIBRARY, f"quantize_{kind}"), np.frombuffer(data, "<f4").copy()
     function.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 2
-    room = ctypes.create_string_buffer(rows * (columns // 64 * GROUP[kind] + 4) + 1)
-    function(given.ctypes.data, room, rows, columns, None, None)
-    return room.raw[:-1]
+    room = ctypes.create_string_buffer(rows * (columns // 64 * GROUP[kind] + 4))
+    size = function(given.ctypes.data, room, rows, columns, None, None)
+    return room.raw[:size]
 
 
 def logits(model, tokens):
