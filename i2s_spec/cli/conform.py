@@ -34,7 +34,7 @@ _FORMS = ("text", "ndjson", "markdown", "junit", "html", "shields")
 def conform_command() -> None:
     """Run a decoder in any language on the test vectors, and say where it first differs.
 
-    The decoder is reached through an adapter, a program of some 40 lines that reads requests as lines of JSON and answers
+    The decoder is reached through an adapter, a program of some 60 lines that reads requests as lines of JSON and answers
     each with one line. The tutorial "Test your decoder in ten minutes" (spec/tutorials/decoder.md) says how to write one;
     tests/peers/adapters has some to begin with, in Python, C, Rust, Go and JavaScript.
     """
@@ -316,9 +316,9 @@ def export(folder: str | None, target: str | None, huge: bool, no_i2s: bool, for
     writes the same bytes each time. The vectors are under 0BSD.
 
     With --malformed DIR, write instead one file for each fault that the rules know, and a manifest. For each file it
-    gives the rule and clause, the wrong field, the step at which a reader must have rejected it, and which programs
-    must: those that read headers, tensors, or models. With --no-i2s the files have F32 tensors, and faults of I2_S
-    tensors are left out.
+    gives the rule and clause, the wrong field, the step at which a reader can know it, the kind of program that should
+    reject it (one that reads headers, tensors, or models), and the programs on record that do. With --no-i2s the files
+    have F32 tensors, and faults of I2_S tensors are left out.
     """
     if (folder is None) == (target is None):
         raise click.UsageError("name one folder: i2s vectors export DIR, or i2s vectors export --malformed DIR")

@@ -1,10 +1,10 @@
 """The malformed files as a folder for other people's test suites, with a manifest.
 
 There is one file for each fault, named after its rule. For each file `manifest.json` (described by
-`malformed.schema.json`) gives the code, the clause, the field, the phase by which a reader has to reject it
-(`phase_of`), and where the fault was seen. Sound files are added, so that a reader that rejects everything does not
-pass; and for readers that do not know type 36, the same files without it (`without_i2s`). The same version writes the
-same bytes each time.
+`malformed.schema.json`) gives the code, the clause, the field, the phase by which a reader can know the fault
+(`phase_of`), the kind of reader that should reject it, the programs on record that do, and where the fault was seen.
+Sound files are added, so that a reader that rejects everything does not pass; and for readers that do not know type 36,
+the same files without it (`without_i2s`). The same version writes the same bytes each time.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from i2s_spec.fuzzing.inputs import sound
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
+from i2s_spec.inspect.survey import Reading
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.rules.files import split_key_missing, split_leftover, split_number
 from i2s_spec.linter.rules.keys import alignment_not_honoured, key_not_ascii
 from i2s_spec.linter.rules.placement import data_shifted
+from i2s_spec.linter.runtimes.verdicts import verdicts
 from i2s_spec.schema.keys import KEY_TYPE
 from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES
 from i2s_spec.testing.malformed import Case, malformed
 from i2s_spec.testing.sample import Draft
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 MANIFEST: Final = "manifest.json"
 MALFORMED: Final = "malformed"
 SOUND: Final = "sound"
@@ -169,10 +172,22 @@ def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
         "also": sorted(case.also),
         "phase": phase_of(rule, case.path).value,
         "reader": reader_of(rule, case.path).value,
+        **programs_of(data),
         "needs": needs_of(data),
         "provenance": list(rule.provenance),
         "cwe": rule.cwe,
     }
+
+
+def programs_of(data: bytes) -> dict[str, list[str]]:
+    """The programs on record that reject a file, and those that load it; of the others it is not known."""
+    with File(BufferSource(data)) as file:
+        found = verdicts(Subject(file, None, Reading("none")))
+    return {key: [each.runtime for each in found if each.loads == word] for key, word in _LOADS.items()}
+
+
+#: The lists of programs in a manifest's entry, and what `Verdict.loads` says of them.
+_LOADS: Final = {"rejected_by": "no", "loaded_by": "yes"}
 
 
 def manifest(entries: list[dict[str, Any]], sounds: list[dict[str, Any]], i2s: bool, keys: list[str]) -> dict[str, Any]:
@@ -243,7 +258,7 @@ MEANING: Final = {
     Phase.TABLE: "the tensor infos",
     Phase.DATA: "where the tensors' bytes lie: the data section against the size of the file",
     Phase.PAYLOAD: "the tensors' bytes themselves: codes, scales and tails",
-    Phase.NEVER: "no reader has to reject the file",
+    Phase.NEVER: "no reader should reject the file for it",
 }
 
 #: The phase by the part of the schema that a finding points to.
@@ -264,7 +279,7 @@ _ORDER: Final = tuple(Phase)
 
 
 class ReaderKind(StrEnum):
-    """Kinds of programs by what they read; each reads what those before it read. `nobody` where no program has to
+    """Kinds of programs by what they read; each reads what those before it read. `nobody` where no program need
     reject the file."""
 
     HEADERS = "headers"
@@ -278,7 +293,7 @@ READERS: Final = {
     ReaderKind.HEADERS: "programs that read the header and the key-values",
     ReaderKind.TENSORS: "programs that read tensor infos, too, and fetch the tensors' bytes",
     ReaderKind.MODELS: "programs that load the model of an architecture, and compute with it",
-    ReaderKind.NOBODY: "no program has to reject the file",
+    ReaderKind.NOBODY: "no program need reject the file",
 }
 
 #: Faults that are errors for a validator but that a plain reader need not reject, and why.
@@ -293,7 +308,7 @@ NO_DUTY: Final = {
 
 
 def reader_of(rule: Rule, path: str) -> ReaderKind:
-    """The first kind of program that has to reject a file which breaks a rule.
+    """The first kind of program that should reject a file which breaks a rule; many programs do not (`programs_of`).
 
     :param path: of the field that the finding points to
     """

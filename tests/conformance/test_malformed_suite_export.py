@@ -140,8 +140,17 @@ def test_every_phase_occurs_and_every_case_has_one(corpus: Path) -> None:
         ("key_type_i32", "nobody"), ("scale_be", "models"), ("trailing", "nobody"), ("tail-missing", "models"),
     ],
 )  # fmt: skip
-def test_entries_name_the_readers_that_must_reject(corpus: Path, name: str, reader: str) -> None:
+def test_entries_name_the_readers_that_should_reject(corpus: Path, name: str, reader: str) -> None:
     assert next(entry for entry in read(corpus)["malformed"] if entry["name"] == name)["reader"] == reader
+
+
+def test_entries_name_the_programs_that_reject_and_those_that_do_not(corpus: Path) -> None:
+    """What is on record, not what must be: the BitNet fork takes a key twice, upstream refuses it."""
+    entries = {entry["name"]: entry for entry in read(corpus)["malformed"]}
+    assert "llama.cpp" in entries["bad_magic"]["rejected_by"]
+    assert "huggingface-gguf" in entries["trailing"]["loaded_by"]
+    for entry in entries.values():
+        assert not set(entry["rejected_by"]) & set(entry["loaded_by"])
 
 
 def test_rules_without_an_obligation_are_errors() -> None:

@@ -56,6 +56,39 @@ def test_adapters_from_the_text_pass(name: str, suite: CaseFolder, tmp_path: Pat
     assert run.phases[0] == run.phases[1] >= 3
 
 
+def test_the_adapter_of_the_tutorial(suite: CaseFolder) -> None:
+    """It is short, and passes as it stands."""
+    file = Path(__file__).parents[2] / "spec/tutorials/decoder_adapter.py"
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
+    run = run_cases(ProtocolAsker([sys.executable, str(file)], BOUNDS), suite.cases, suite.version)
+    assert [(result.id, result.text) for result in run.results if result.status is Status.FAIL] == []
+    assert run.counts["pass"] >= 30
+    assert run.phases[0] == run.phases[1] >= 9
+    with (file.parent / "decoder.md").open(encoding="utf-8") as text:
+        assert "decoder_adapter.py" in text.read()
+
+
+@pytest.mark.parametrize("program", ["refuses", "accepts"])
+def test_a_program_that_looks_at_nothing_passes_nothing(program: str, suite: CaseFolder) -> None:
+    """Neither by refusing everything, nor by accepting everything."""
+    answer = {"refuses": '{"seq": m["seq"], "rejected": True}', "accepts": '{"seq": m["seq"], "verdict": "valid"}'}
+    lines = (
+        "import json, sys",
+        "for m in map(json.loads, sys.stdin):",
+        '    start = {"version": 1, "implementation": {"name": "none"}, "ops": ["container", "verdict"]}',
+        f'    run = {answer[program]} if m["cmd"] == "run" else start',
+        "    print(json.dumps(run), flush=True)",
+    )
+    cases = [case for case in suite.chosen(["container", "verdict"]) if case.verdict != "survive"]
+    run = run_cases(ProtocolAsker([sys.executable, "-c", "\n".join(lines)], BOUNDS), cases, suite.version)
+    passed = {case.id: case for case in cases if any(r.id == case.id and r.status is Status.PASS for r in run.results)}
+    assert {case.verdict for case in passed.values()} <= ({"valid"} if program == "accepts" else set())
+    assert not run.ok
+    valid = sum(case.verdict == "valid" for case in cases if case.op == "verdict")
+    assert len(passed) == (valid if program == "accepts" else 0)
+    assert valid >= 40
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [each.name for each in implementations() if each.third_party])
 def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path) -> None:

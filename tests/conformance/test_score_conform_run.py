@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import jsonschema
 import numpy as np
 import pytest
 from hand_made import ARGS, PAYLOAD, SHAPE, TRITS, WEIGHTS, Folder, adapter, payloads
@@ -17,10 +18,11 @@ from i2s_spec.codec import native
 from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.conformance import score
 from i2s_spec.conformance.mistakes import explained
-from i2s_spec.conformance.protocol import AdapterFault, VectorCase, read_cases
+from i2s_spec.conformance.protocol import AdapterFault, AdapterProcess, VectorCase, read_cases
 from i2s_spec.conformance.report import FORMS, ndjson, read_ndjson
 from i2s_spec.conformance.runner import ProtocolAsker, SimpleAsker, run_cases
 from i2s_spec.conformance.score import RunResult, Status, difference
+from i2s_spec.conformance.vectors.all_vectors import HERE
 from i2s_spec.errors import SettingError
 from i2s_spec.fuzzing.bounded_process import Bounds
 
@@ -228,6 +230,29 @@ def test_features_can_be_claimed_for_each_operation(tmp_path: Path) -> None:
     assert read_ndjson(record).implementation == run.implementation
     with pytest.raises(AdapterFault, match="nor an object of such lists by operation"):
         ran(payloads(tmp_path / "w"), "START['features'] = {'decode': 3}")
+
+
+def test_messages_fit_their_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = json.loads((HERE / "messages.schema.json").read_text(encoding="utf-8"))
+    met: list[str] = []
+
+    def said(process: AdapterProcess, message: dict[str, object]) -> dict[str, object]:
+        answer = process._asked(message)
+        for each, parts in ((message, ("start", "dialect", "run")), (answer, ("started", "reads", "answer"))):
+            part = next(part for part in parts if _fits(each, schema, part))
+            met.append(part)
+        return answer
+
+    monkeypatch.setattr(AdapterProcess, "ask", said)
+    wrong = "def decode(*_): return np.zeros(512, np.int8)"
+    assert not ran(payloads(tmp_path), wrong).ok
+    assert set(met) == {"start", "started", "dialect", "reads", "run", "answer"}
+    for bad in ({"seq": 1}, {"seq": 1, "phase": "middle", "rejected": True}, {"seq": 1, "digest": "0"}):
+        assert not _fits(bad, schema, "answer")
+
+
+def _fits(message: dict[str, object], schema: dict[str, object], part: str) -> bool:
+    return jsonschema.Draft202012Validator({**schema, "oneOf": [{"$ref": f"#/$defs/{part}"}]}).is_valid(message)
 
 
 def test_a_whole_run_has_a_bound(tmp_path: Path) -> None:

@@ -165,6 +165,9 @@ def test_the_schema_of_the_manifest_has_the_declared_words() -> None:
     assert known["verdict"]["enum"] == list(VERDICTS)
     assert known["phase"]["enum"] == [*PHASES, None]
     assert known["compare"]["properties"]["class"]["enum"] == list(COMPARISONS)
+    messages = json.loads((HERE / "messages.schema.json").read_text(encoding="utf-8"))["$defs"]
+    assert messages["run"]["properties"]["op"]["enum"] == list(OPERATIONS)
+    assert messages["phase"]["enum"] == list(PHASES)
 
 
 def test_the_text_names_every_field_and_word() -> None:

@@ -39,22 +39,6 @@ def test_the_python_package_gguf() -> None:
     assert ("rejects", None) in found(command, DecoderPolicy())
 
 
-@pytest.mark.thorough
-def test_the_python_package_gguf_hangs() -> None:
-    pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
-    from importlib.metadata import version
-
-    if version("gguf") != "0.19.0":
-        pytest.skip("what is wrong with version 0.19.0")
-    command = Command([sys.executable, str(DECODERS / "gguf_python.py")])
-    with Campaign(command, CampaignSettings(bounds=Bounds(seconds=4))) as campaign:
-        for _ in campaign.replay([("arr_len_huge", broken("arr_len_huge"))]):
-            pass
-    (hang,) = campaign.findings
-    assert hang.kind in ("hang", "memory")  # it loops and allocates; which limit comes first depends on the machine
-    assert (hang.code, hang.clause, hang.confirmed) == ("G213", "2.5", True)
-
-
 def test_huggingface_gguf_of_npm() -> None:
     program = PROGRAM["@huggingface/gguf"]
     if (reason := program.missing()) is not None:

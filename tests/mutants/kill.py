@@ -72,8 +72,11 @@ def right_failures(vectors: Suite) -> list[Vector]:
 
 
 def unused(vectors: Suite, killed: Iterable[Killed]) -> list[Vector]:
-    """The vectors with a definite answer that no mutant fails but those that refuse everything."""
-    used = {vector.id for each in killed if each.flag != "refuses-everything" for vector in each.failed}
+    """The vectors with a definite answer that no mutant fails; one that refuses everything fails only what is sound."""
+    used = {
+        vector.id for each in killed for vector in each.failed
+        if each.flag != "refuses-everything" or vector.verdict == "valid"
+    }  # fmt: skip
     return [vector for vector in vectors if vector.id not in used and vector.verdict in ("valid", "invalid")]
 
 

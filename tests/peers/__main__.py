@@ -118,7 +118,7 @@ def _vectors(names: list[str]) -> int:
             if names and name not in names:
                 continue
             try:
-                run = run_on(each.command(folder), suite)
+                run = run_on(each.command(folder), suite, seconds=each.seconds)
             except (MissingError, AdapterFault) as reason:
                 missing += 1
                 print(f"{name}: kept from before: {reason}")

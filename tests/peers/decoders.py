@@ -22,8 +22,8 @@ from i2s_spec.fuzzing.bounded_process import Bounds
 TABLE: Final = Path(__file__).with_name("decoders.json")
 WRONG: Final = Path(__file__).with_name("wrong_answers.json")
 
-#: Limits for one answer: seconds (processors may be busy), and resident bytes.
-BOUNDS: Final = Bounds(seconds=20.0, memory=2 << 30)
+#: How many resident bytes an implementation may have.
+_MEMORY: Final = 2 << 30
 
 #: The most wrong answers of one implementation that are kept in words.
 LISTED: Final = 12
@@ -55,10 +55,15 @@ _SOUND: Final = {True: "I2S-0191", False: "I2S-0200"}
 _NESTED: Final = "I2S-0202"
 
 
-def run_on(command: list[str], suite: CaseFolder, cases: Iterable[VectorCase] | None = None) -> RunResult:
-    """Run an adapter on vectors: all of the suite unless some are given."""
+def run_on(
+    command: list[str], suite: CaseFolder, cases: Iterable[VectorCase] | None = None, seconds: float = 20
+) -> RunResult:
+    """Run an adapter on vectors: all of the suite unless some are given.
+
+    :param seconds: for one answer
+    """
     chosen = suite.cases if cases is None else tuple(cases)
-    return run_cases(ProtocolAsker(command, BOUNDS), chosen, suite.version)
+    return run_cases(ProtocolAsker(command, Bounds(seconds=seconds, memory=_MEMORY)), chosen, suite.version)
 
 
 def row(name: str, run: RunResult) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Adapters written from the text are compiled here; the programs of PyPI and npm a
 registry has in a form that can be used as it is lie below the folder `I2S_PEERS`, each under its name and version:
 
     mlx-kquant-0.5.6    its unpacked sdist; beside it `mlx`, as `pip install --target "$I2S_PEERS" mlx==0.32.3` puts it there
+    0xBitNet-f2ab5ec    the repository, with `npm install esbuild webgpu` in it; Dawn needs a driver of Vulkan
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ class MissingError(Exception):
 
 
 class Implementation(NamedTuple):
-    """An implementation: its name in the table, and the function that makes its command in a build folder."""
+    """An implementation: its name in the table, the function that makes its command in a build folder, and how long an
+    answer may take; shaders on a processor are slow."""
 
     name: str
     command: Callable[[Path], list[str]]
     third_party: bool = True
+    seconds: float = 20
 
 
 def implementations() -> tuple[Implementation, ...]:
@@ -54,6 +57,7 @@ def implementations() -> tuple[Implementation, ...]:
         Implementation("transformers", lambda _: _of("transformers", "transformers_exports.py", sys.executable)),
         Implementation("libgguf", lambda _: _of("libgguf", "libgguf_python.py")),
         Implementation("mlx-kquant", _mlx_kquant),
+        Implementation("0xBitNet", _oxbitnet, seconds=900),
         *(Implementation(name, lambda to, name=name: _crate(to, name)) for name in CRATES),  # type: ignore[misc]
         *(Implementation(each, lambda _, each=each: _of(each, "python_reader.py", each)) for each in HEADER_READERS),  # type: ignore[misc]
         Implementation("numpy-from-the-text", lambda _: [sys.executable, _path("numpy_from_the_text.py")], False),
@@ -127,13 +131,23 @@ def _of(name: str, adapter: str, *words: str) -> list[str]:
     return [str(python) if python.is_file() else sys.executable, _path(adapter), *words]
 
 
+def _sources(name: str) -> Path:
+    """What the folder `I2S_PEERS` has under a name."""
+    found = Path(os.environ.get("I2S_PEERS", "/nowhere")) / name
+    if not found.is_dir():
+        raise MissingError(f"I2S_PEERS has no {name}")
+    return found
+
+
+def _oxbitnet(_: Path) -> list[str]:
+    commit = "f2ab5ec"
+    return [_tool("node"), _path("oxbitnet.mjs"), str(_sources(f"0xBitNet-{commit}")), commit]
+
+
 def _mlx_kquant(folder: Path) -> list[str]:
-    sources = Path(os.environ.get("I2S_PEERS", ""))
     version, target = "0.5.6", folder / "libmlx_kquant.so"
-    package = sources / f"mlx-kquant-{version}" / "src"
-    if not package.is_dir() or not (sources / "mlx" / "include").is_dir():
-        raise MissingError(f"I2S_PEERS has no mlx-kquant-{version} and mlx")
-    words = ["-std=c++20", "-O1", "-shared", "-fPIC", f"-I{package}", f"-I{sources / 'mlx' / 'include'}"]
+    package = _sources(f"mlx-kquant-{version}") / "src"
+    words = ["-std=c++20", "-O1", "-shared", "-fPIC", f"-I{package}", f"-I{_sources('mlx') / 'include'}"]
     parts = [_path("mlx_kquant.cpp"), str(package / "kquant_codec.cpp")]
     _compile([_tool("g++"), *words, *parts, "-o", str(target)])
     return [sys.executable, _path("mlx_kquant.py"), str(target), version]

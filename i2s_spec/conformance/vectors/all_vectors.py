@@ -65,7 +65,7 @@ def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> 
         if draft.name not in lines:
             continue
         line = lines[draft.name]
-        twin = lines[draft.twin].id if draft.twin in lines else None
+        twin = lines[draft.twin].id if draft.twin is not None and draft.twin in lines else None
         vectors.append(_vector(draft, line, draft.flags if declared else _flags(line), twin, places))
     return Suite(SUITE_VERSION, tuple(sorted(vectors, key=lambda vector: vector.id)))
 
@@ -167,7 +167,7 @@ def suite_files() -> Iterator[tuple[str, bytes]]:
     yield "features.txt", "".join(f"{name}\n" for name in sorted(FEATURES)).encode("ascii")
     yield "INTERPRETING.md", (HERE / "INTERPRETING.md").read_bytes()
     yield "LICENSE", (HERE / "LICENSE-0BSD.txt").read_bytes()
-    for name in ("manifest.schema.json", "flags.schema.json"):
+    for name in ("manifest.schema.json", "flags.schema.json", "messages.schema.json"):
         yield f"schemas/{name}", (HERE / name).read_bytes()
     yield from sorted(_data(made).items())
     for vector in made:

@@ -158,7 +158,7 @@ def vectors_page() -> str:
         "# Test vectors",
         "",
         f"Version {made.version} of the suite has {len(made)} vectors for decoders in any language. `i2s vectors export",
-        "suite` writes them; the result is always the same and takes less than 14 MB. `i2s vectors package DIR --for pypi`",
+        "suite` writes them; the result is always the same and takes about 13 MB. `i2s vectors package DIR --for pypi`",
         "(`npm`, `go`, `cargo`) makes packages of them. `i2s vectors mutants` runs programs with one bug each: every one",
         "fails a vector whose flag names its bug.",
         "",

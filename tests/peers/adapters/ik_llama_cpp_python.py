@@ -11,10 +11,9 @@ from ik_llama_cpp import _lib_loader
 from ik_llama_cpp._internals import IkModel, make_batch_range
 from speak import speak
 
-FOLDER = Path(_lib_loader.__file__).parent.parent / "ik_llama_cpp_python.libs"
-LIBRARY = ctypes.CDLL(str(next(FOLDER.glob("libggml*"))))
-LONG, POINTER = ctypes.c_int64, ctypes.c_void_p
-LIBRARY.dequantize_row_ms_i2s.argtypes = [ctypes.c_char_p, POINTER, LONG]
+PACKAGES = Path(_lib_loader.__file__).parent.parent
+LIBRARY = ctypes.CDLL(str(next(PACKAGES.glob("ik_llama_cpp_python.libs/libggml*"))))
+LIBRARY.dequantize_row_ms_i2s.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64]
 GROUP = {"iq1_bn": 13, "iq2_bn": 16}  # bytes of 64 weights
 
 
@@ -26,7 +25,7 @@ def weights(data, count):
 
 def quantized(data, kind, rows, columns):
     function, given = getattr(LIBRARY, f"quantize_{kind}"), np.frombuffer(data, "<f4").copy()
-    function.argtypes, function.restype = [POINTER, POINTER, LONG, LONG, POINTER, POINTER], ctypes.c_size_t
+    function.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 2
     room = ctypes.create_string_buffer(rows * (columns // 64 * GROUP[kind] + 4))
     size = function(given.ctypes.data, room, rows, columns, None, None)
     return room.raw[:size]
@@ -36,17 +35,16 @@ def logits(model, tokens):
     """Logits [positions, vocabulary] as float32, of one batch."""
     setting = api.llama_context_default_params()
     setting.n_ctx = setting.n_batch = setting.n_ubatch = 256
-    setting.n_threads = setting.n_threads_batch = 1
-    setting.flash_attn = False
+    setting.n_threads, setting.n_threads_batch, setting.flash_attn = 1, 1, False
     context = api.llama_init_from_model(model.model, setting)
     batch = make_batch_range(tokens, pos_start=0, logits_last=True)
     for i in range(len(tokens)):
         batch.logits[i] = 1
     if api.llama_decode(context, batch):
         raise ValueError("llama_decode fails")
-    found = [api.llama_get_logits_ith(context, i)[: model.n_vocab] for i in range(len(tokens))]
+    found = np.array([api.llama_get_logits_ith(context, i)[: model.n_vocab] for i in range(len(tokens))], "<f4")
     api.llama_free(context)
-    return np.array(found, "<f4")
+    return found
 
 
 def answer(op, path, args, _tokens=None):
