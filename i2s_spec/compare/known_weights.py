@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 from math import isfinite, lcm, prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,8 +24,17 @@ from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, widened
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.compare import Reference
 from i2s_spec.compare.explanation import explanation
-from i2s_spec.compare.tensor_rows import ROUNDING, Rows, flat_rows, float_reader, rows_of
-from i2s_spec.errors import quote
+from i2s_spec.compare.tensor_rows import (
+    ROUNDING,
+    SCALE,
+    Rows,
+    flat_rows,
+    float_reader,
+    rows_of,
+    scaled_rows,
+    value_rows,
+)
+from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import PathSource
 from i2s_spec.inspect.match_dialect import (
@@ -39,8 +49,14 @@ from i2s_spec.inspect.match_dialect import (
     rows_compared,
 )
 from i2s_spec.safetensors.files import Checkpoint, Stored
-from i2s_spec.safetensors.names import heads_that_move, module_name, to_checkpoint_rows, to_gguf_rows
-from i2s_spec.safetensors.packed import checked_convention, configured, scale_of
+from i2s_spec.safetensors.names import (
+    added_gain,
+    checkpoint_names,
+    heads_that_move,
+    to_checkpoint_rows,
+    to_gguf_rows,
+)
+from i2s_spec.safetensors.packed import checked_convention, configured, quantizes_online, scale_of
 from i2s_spec.schema.architectures import declared_architecture
 from i2s_spec.schema.dialect import Dialect, parse
 from i2s_spec.schema.types import I2_S
@@ -121,8 +137,9 @@ class ReferenceWeights:
         """The tensor of that name, if the reference is a GGUF file that has one."""
         return self.file.tensors.get(tensor.name) if self.file is not None else None
 
-    def floats(self, file: File, tensor: Tensor) -> Rows:
-        """The reference's floats for a tensor of a file, as rows.
+    def values(self, file: File, tensor: Tensor) -> Rows:
+        """The reference's values for a tensor of a file, as rows of float32 in the order of the file: floats, or trits times
+        their scales.
 
         :raises ValueError: if the reference has none; the text says why
         :raises FormatError: if the bytes cannot be read
@@ -131,19 +148,28 @@ class ReferenceWeights:
             twin = self.file.tensors.get(tensor.name)
             if twin is None:
                 raise ValueError(f"the reference has no tensor {quote(tensor.name)}")
-            if twin.type is None or twin.type.name not in FLOAT_WORDS:
-                raise ValueError("the reference does not hold it as floats")
-            return rows_of(self.file, twin)
-        assert self._checkpoint is not None
-        name = self._stored_name(tensor.name)
-        if name is None:
-            raise ValueError(f"the reference has no tensor {quote(module_name(tensor.name) or tensor.name)}")
-        if name != tensor.name and _heads(file, tensor.name) is not None:
-            raise ValueError("its rows are in another order there")
-        stored = self._checkpoint[name]
-        if stored.dtype not in FLOAT_WORDS or not stored.shape or not min(stored.shape):
+            return value_rows(self.file, twin, self.reference.dialect)
+        stored = self._stored(tensor.name)
+        if stored.dtype == "U8" and len(stored.shape) == 2 and min(stored.shape):
+            known = _packed(stored, self._scale(stored))
+            if known.scale is None:
+                raise ValueError("it is packed there, and nothing says whether its weight_scale multiplies or divides")
+            rows = scaled_rows(flat_rows(known.shape, known.unit, known.trits, 0.0), np.float32(known.scale))
+        elif stored.dtype in FLOAT_WORDS and stored.shape and min(stored.shape):
+            rows = flat_rows(stored.shape, 1, _stored_floats(stored), ROUNDING[stored.dtype])
+            if self._online and len(stored.shape) == 2 and of_floats(stored.shape, _stored_floats(stored)).exact:
+                known = self._of_stored(stored)  # ternary, and quantized again
+                assert known.scale is not None
+                rows = scaled_rows(flat_rows(known.shape, 1, known.trits, 0.0), np.float32(known.scale))
+        else:
             raise ValueError(f"it is {quote(stored.dtype, bare=True)} there")
-        return flat_rows(stored.shape, 1, _stored_floats(stored), ROUNDING[stored.dtype])
+        if stored.name == tensor.name:
+            return rows
+        gain, read = np.float32(added_gain(file, tensor.name)), rows.read
+        if gain:
+            rows = rows._replace(read=lambda start, stop: read(start, stop) + gain)
+        heads = _heads(file, tensor.name) if len(tensor.shape) == 2 else None
+        return rows if heads is None else moved_rows(rows, heads)
 
     def _of_file(self, tensor: Tensor, name: str | None) -> Known:
         assert self.file is not None
@@ -154,34 +180,31 @@ class ReferenceWeights:
 
     def _of_checkpoint(self, file: File, tensor: Tensor, name: str | None) -> Known:
         assert self._checkpoint is not None
-        heads = None
-        if name is None:
-            found = self._stored_name(tensor.name)
-            if found is None:
-                module = module_name(tensor.name)
-                shown = quote(tensor.name) if module is None else quote(f"{module}.weight")
-                raise ValueError(f"the reference has no tensor {shown}")
-            if found != tensor.name:
-                heads = _heads(file, tensor.name)
-            name = found
-        if name not in self._checkpoint:
-            raise ValueError(f"the reference has no tensor {quote(name)}")
-        known = self._of_stored(self._checkpoint[name])
+        stored = self._stored(tensor.name) if name is None else self._checkpoint.get(name)
+        if stored is None:
+            raise ValueError(f"the reference has no tensor {quote(name or tensor.name)}")
+        heads = _heads(file, tensor.name) if name is None and stored.name != tensor.name else None
+        known = self._of_stored(stored)
         if heads is None:
             return known
         moved = to_gguf_rows(known.whole(), heads).reshape(-1)
         return known._replace(unit=1, trits=lambda start, stop: moved[start:stop])
 
-    def _stored_name(self, name: str) -> str | None:
-        """The name of a tensor in a checkpoint: as in language models, or without the prefix `model.`."""
+    def _stored(self, name: str) -> Stored:
+        """A tensor of the checkpoint, by its name in GGUF files.
+
+        :raises ValueError: if there is none
+        """
         assert self._checkpoint is not None
-        module = module_name(name)
-        names = [] if module is None else [f"{module}.weight", f"{module.removeprefix('model.')}.weight"]
-        return next((each for each in [name, *names] if each in self._checkpoint), None)
+        names = [name, *checkpoint_names(name)]
+        for each in names:
+            if each in self._checkpoint:
+                return self._checkpoint[each]
+        raise ValueError(f"the reference has no tensor {quote(names[-2] if len(names) > 1 else name)}")
 
     def _of_stored(self, stored: Stored) -> Known:
         if stored.dtype in FLOAT_WORDS and stored.shape and min(stored.shape):
-            return of_floats(stored.shape, _stored_floats(stored))
+            return of_floats(stored.shape, _stored_floats(stored), self._online)
         if stored.dtype == "U8" and len(stored.shape) == 2 and min(stored.shape):
             return _packed(stored, self._scale(stored))
         raise ValueError(f"it is {quote(stored.dtype, bare=True)} there; floats, or packed U8, can be compared")
@@ -202,6 +225,11 @@ class ReferenceWeights:
             )
         except ValueError:
             return None
+
+    @cached_property
+    def _online(self) -> bool:
+        """Whether the reference's floats are quantized when it runs, even ternary ones."""
+        return quantizes_online(self._path)
 
     @property
     def _path(self) -> Any:
@@ -245,6 +273,22 @@ def _heads(file: File, name: str) -> int | None:
     if declared is None or declared.rope != "norm":
         return None
     return heads_that_move(file, name)
+
+
+def moved_rows(rows: Rows, heads: int) -> Rows:
+    """Rows of a checkpoint, which rotates halves of heads, in the order of files that rotate neighbors."""
+    size, odd = divmod(rows.rows, heads)
+    if odd or size % 2:
+        raise ValueError(
+            f"its {counted(rows.rows, 'row')} there are not {counted(heads, 'head')} of an even number of rows"
+        )
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        first, last = start // size, -(-stop // size)
+        moved = to_gguf_rows(rows.read(first * size, last * size), last - first)
+        return moved[start - first * size : stop - first * size]
+
+    return rows._replace(read=read, swapped=None)
 
 
 def _packed(stored: Stored, scale: float | None) -> Known:
@@ -334,10 +378,11 @@ def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") 
     )  # fmt: skip
 
 
-def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.float32]]) -> Known:
+def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.float32]], absmean: bool = False) -> Known:
     """Floats as trits. They are read twice: first to find the scale and whether they are exact.
 
     :param fetch: gives the float32 of a range of flat elements
+    :param absmean: whether they are rounded by their mean magnitude even where they are ternary
     :raises ValueError: for infinities and NaN
     """
     total = prod(shape)
@@ -349,7 +394,7 @@ def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.flo
         added += float(magnitude.sum(dtype=np.float64))
     if not isfinite(added):
         raise ValueError("it holds infinities or NaN")
-    exact = all(_ternary(np.abs(fetch(*window)), largest) for window in windows)
+    exact = not absmean and all(_ternary(np.abs(fetch(*window)), largest) for window in windows)
     scale = largest if exact else added / total
     least = np.float32(0.5 * scale)
 
@@ -368,10 +413,6 @@ def _ternary(magnitude: NDArray[np.float32], largest: float) -> bool:
 # --- comparison ------------------------------------------------------------------------------------------------------
 # The possible causes of a difference are tried in turn: another layout or code map, all signs inverted, the rows of
 # heads in the order of checkpoints. A cause is accepted only if nine of ten weights then agree.
-
-#: The relative difference up to which two scales count as the same: bfloat16 has 8 bits of precision.
-SCALE: Final = 1 / 128
-
 
 #: About how many weights are used to explain a difference; ten thousand would be enough.
 DECIDING: Final = 1 << 18
@@ -479,7 +520,7 @@ def compared(
         best = _decided(matched(file, tensor, trits, known.scale).matches, expected)
         if best is not None:
             return ReferenceOutcome(difference, best, "", scale)
-        how = _how(file, tensor, ours.first_rows(rows), trits)
+        how = order_of_rows(file, tensor, ours.first_rows(rows), trits)
         if not how and twin is not None and known.dialect is not None:
             other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
             if other is not None:
@@ -554,15 +595,21 @@ def _alike(one: Dialect, other: Dialect) -> bool:
     return (one.layout, one.code_map) == (other.layout, other.code_map)
 
 
-def _how(file: File, tensor: Tensor, ours: NDArray[np.int8], known: NDArray[np.int8]) -> str:
-    """Another explanation with which most weights agree, in words; empty if there is none."""
+def order_of_rows(file: File, tensor: Tensor, ours: NDArray[Any], known: NDArray[Any], tolerance: float = 0.0) -> str:
+    """Whether the rows of queries and keys are in another order, or all signs inverted, in words; empty if neither.
 
-    def agrees(one: NDArray[np.int8], other: NDArray[np.int8]) -> bool:
-        return one.size >= ENOUGH and bool(np.mean(one == other) >= AGREES)
+    :param ours: the first rows of the tensor
+    :param known: what they should be
+    :param tolerance: how far apart, relatively, equal values may lie
+    """
+
+    def agrees(one: NDArray[Any], other: NDArray[Any]) -> bool:
+        with np.errstate(invalid="ignore"):
+            return one.size >= ENOUGH and bool(np.mean(np.abs(one - other) <= tolerance * np.abs(other)) >= AGREES)
 
     if agrees(-ours, known):
         return "all signs are inverted"
-    orders: tuple[tuple[str, Callable[[NDArray[np.int8], int], NDArray[np.int8]]], ...] = (
+    orders: tuple[tuple[str, Callable[[NDArray[Any], int], NDArray[Any]]], ...] = (
         ("its rows are in the order of checkpoints, which rotate halves of heads", to_gguf_rows),
         ("its rows are in the order of architectures that rotate neighbors", to_checkpoint_rows),
     )

@@ -30,12 +30,19 @@ WINDOW: Final = 1 << 20
 #: How far, relatively, numbers of a type of floats lie apart that are the same before they are rounded to it.
 ROUNDING: Final = {"F32": 2.0**-20, "F16": 2.0**-10, "BF16": 2.0**-7}
 
+#: The same for two scales of trits: bfloat16 has 8 bits of precision.
+SCALE: Final = 1 / 128
+
+#: How far apart equal numbers may lie because the smallest ones of F16 have fewer bits.
+SMALLEST: Final = 2.0**-24
+
 
 class Rows(NamedTuple):
     """A tensor as rows and columns; one of one dimension has a column.
 
     `read` gives rows from one to another, [rows, cols]: int8 trits, or float32. `tolerance` is how far, relatively, equal
     numbers may lie apart. `swapped` gives so many of the first rows with the bytes of each 32-bit word turned round.
+    `scaled` are trits times a scale.
     """
 
     rows: int
@@ -43,6 +50,7 @@ class Rows(NamedTuple):
     read: Callable[[int, int], NDArray[Any]]
     tolerance: float
     swapped: Callable[[int], NDArray[Any]] | None = None
+    scaled: bool = False
 
     def windows(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """All rows: the first of each window, and its numbers."""
@@ -104,6 +112,33 @@ def rows_of(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") ->
         return form.decode(_turned(held.fetch(0, form.byte(count))), count, "zero").trits
 
     return flat_rows(tensor.shape, form.unit, trits, 0.0, swapped if name == "I2_S" else None)
+
+
+def value_rows(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Rows:
+    """A tensor of a GGUF file as rows of float32: floats, or trits times their scales.
+
+    :raises ValueError: as `rows_of` does
+    :raises FormatError: where the file does not hold the tensor
+    """
+    if tensor.kind in FLOAT_WORDS:
+        return rows_of(file, tensor)
+    from i2s_spec.gguf.tensor_values import dequantized
+
+    held = tensor.ternary(dialect, "zero")
+    form = held.form
+    if tensor.kind == "I2_S":
+        return scaled_rows(rows_of(file, tensor, dialect), np.float32(held.scale))
+
+    def values(start: int, stop: int) -> NDArray[np.float32]:
+        data, shape = held.fetch(form.byte(start), form.byte(stop)), form.matrix(stop - start)
+        return dequantized(data, shape, form.type, form.dialect, form.byte_order, "zero", 1).reshape(-1)
+
+    return flat_rows(tensor.shape, form.unit, values, SCALE)._replace(scaled=True)
+
+
+def scaled_rows(trits: Rows, scale: np.float32) -> Rows:
+    """Rows of trits as float32, with their scale."""
+    return Rows(trits.rows, trits.cols, lambda start, stop: trits.read(start, stop) * scale, SCALE, scaled=True)
 
 
 def _turned(data: bytes) -> bytes:

@@ -19,6 +19,8 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures import declared_architecture
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.reader import File
@@ -41,6 +43,21 @@ LAYER: Final = {
 }
 
 WHOLE: Final = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+#: Names that are written by no converter here, or have several meanings; the first one that a checkpoint has counts.
+_ALSO: Final[Mapping[str, tuple[str, ...]]] = {
+    "attn_q_norm": ("self_attn.q_norm",),
+    "attn_k_norm": ("self_attn.k_norm",),
+    "attn_sub_norm": ("self_attn.attn_sub_norm", "self_attn.inner_attn_ln"),
+    "ffn_sub_norm": ("mlp.ffn_sub_norm", "mlp.ffn_layernorm"),
+    "ffn_norm": ("pre_feedforward_layernorm", "post_attention_layernorm"),
+    "post_attention_norm": ("post_attention_layernorm",),
+    "post_ffw_norm": ("post_feedforward_layernorm",),
+    **{f"{gguf}_norm_in": (f"{name}.rms_norm",) for name, gguf in LAYER.items() if name.endswith("_proj")},
+}
+
+#: Architectures whose checkpoints store the gains of norms less 1; norms inside projections are stored as they are.
+_GAINS_LESS_1: Final = frozenset({"gemma3"})
 
 _TO_LAYER: Final = {gguf: name for name, gguf in reversed(LAYER.items())}
 _TO_WHOLE: Final = {gguf: name for name, gguf in WHOLE.items()}
@@ -67,6 +84,27 @@ def module_name(tensor: str) -> str | None:
         return _TO_WHOLE[name]
     match = _GGUF_NAME.fullmatch(name)
     return f"model.layers.{match[1]}.{_TO_LAYER[match[2]]}" if match and match[2] in _TO_LAYER else None
+
+
+def checkpoint_names(tensor: str) -> list[str]:
+    """The names that a tensor of a GGUF file may have in a checkpoint, with the prefix `model.` and without; the first
+    one that there is counts."""
+    module, _, end = tensor.rpartition(".")
+    if end not in ("weight", "bias"):
+        return []
+    match = _GGUF_NAME.fullmatch(module)
+    modules = [f"model.layers.{match[1]}.{name}" for name in _ALSO.get(match[2], ())] if match else []
+    usual = module_name(f"{module}.weight")
+    if usual is not None and usual not in modules:
+        modules.append(usual)
+    return [f"{name}.{end}" for each in modules for name in (each, each.removeprefix("model."))]
+
+
+def added_gain(file: File, tensor: str) -> float:
+    """What is added to a tensor's values in a checkpoint to give those of a GGUF file: 1 to the gains of Gemma."""
+    module = tensor.removesuffix(".weight")
+    less = file.metadata.get("general.architecture") in _GAINS_LESS_1
+    return 1.0 if less and module.endswith("_norm") else 0.0
 
 
 def heads_that_move(file: File, tensor: str) -> int | None:

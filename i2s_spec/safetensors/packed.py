@@ -178,20 +178,32 @@ def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 
     :raises ValueError: if there is none, or it says nothing about BitNet
     """
-    first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
-    folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
-    try:
-        config = json.loads(read_below(os.fsdecode(folder) or os.curdir, "config.json", _MOST_CONFIG))
-        about = config["quantization_config"]
-        method, linear = about["quant_method"], about.get("linear_class", "bitlinear")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        method = linear = None
-    if method != "bitnet" or linear not in {"bitlinear", "autobitlinear"}:
+    about = _quantization(path)
+    method, linear = about.get("quant_method"), about.get("linear_class", "bitlinear")
+    if method != "bitnet" or linear not in ("bitlinear", "autobitlinear"):
         raise ValueError(
             "there is no config.json beside the checkpoint that says whether weight_scale multiplies or divides: it "
             "multiplies in BitNet b1.58 2B-4T, and divides in Llama3-8B-1.58 and Falcon3"
         )
     return "multiply" if linear == "autobitlinear" else "divide"
+
+
+def quantizes_online(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether config.json beside a checkpoint says that floats are quantized by their mean magnitude in every pass."""
+    about = _quantization(path)
+    return about.get("quant_method") == "bitnet" and about.get("quantization_mode") == "online"
+
+
+def _quantization(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
+    """`quantization_config` in the config.json beside a checkpoint; empty if there is none."""
+    first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
+    folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
+    try:
+        config = json.loads(read_below(os.fsdecode(folder) or os.curdir, "config.json", _MOST_CONFIG))
+        about = config["quantization_config"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _matrices(checkpoint: Checkpoint, convention: Convention) -> Iterator[PackedMatrix]:

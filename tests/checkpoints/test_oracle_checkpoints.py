@@ -118,3 +118,20 @@ def test_online_quantization_shrinks_every_scale(tmp_path: Path) -> None:
         again = np.abs(online(torch.eye(128) * 127).numpy()).max() / 127
     share = np.count_nonzero(weights) / weights.size
     assert again == pytest.approx(scale * share, rel=1e-3)
+
+
+@pytest.mark.parametrize("choices", [{"form": "F32", "for_absmean": True}, {"weight_scale": "divide"}])
+@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama"])
+def test_transformers_computes_the_file_of_each_export(
+    architecture: str, choices: dict[str, Any], tmp_path: Path
+) -> None:
+    """`online` finds trits and scales of floats made for it, and `bitlinear` divides by reciprocal scales."""
+    i2s.new(tmp_path / "a.gguf", architecture)
+    with i2s.open(tmp_path / "a.gguf") as file:
+        export_checkpoint(file, tmp_path / "c", **choices)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "c", dtype=torch.float32)
+    tokens = list(range(5, 13))
+    with torch.no_grad():
+        theirs = model(torch.tensor([tokens])).logits[0].numpy()
+    ours = np.asarray(i2s.load_model(tmp_path / "a.gguf", "hf-f32").forward(tokens).logits)
+    assert np.linalg.norm(theirs - ours) <= 1e-5 * np.linalg.norm(ours)

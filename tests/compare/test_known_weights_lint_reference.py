@@ -337,9 +337,9 @@ def test_few_of_many_floats_are_compared_with_others(size: int, most: int, monke
                 data = random.standard_normal(size).astype("<f4").tobytes()
                 writer.add_tensor(f"blk.{i}.ffn_norm.weight", (size,), "F32", data)
         made.append(out.getvalue())
-    asked, kept = [], ReferenceWeights.floats
+    asked, kept = [], ReferenceWeights.values
     monkeypatch.setattr(
-        ReferenceWeights, "floats", lambda self, file, tensor: asked.append(tensor.name) or kept(self, file, tensor)
+        ReferenceWeights, "values", lambda self, file, tensor: asked.append(tensor.name) or kept(self, file, tensor)
     )
     monkeypatch.setattr(known_weights, "OTHERS", 30)
     report = lint(made[0], select=["I405"], reference=made[1])

@@ -9,6 +9,7 @@ python tests/peers table ...           the table of what llama.cpp asks of each 
 python tests/peers matrix ...          what lint finds of what llama.cpp refuses, by kind of damage and architecture
 python tests/peers sound ...           what lint finds in files of llama.cpp's converter and quantiser
 python tests/peers exports ...         which languages and tools read files by the exports
+python tests/peers folders ...         which programs load the folders of `i2s export`, and what they compute
 python tests/peers change IN OUT NAME    a copy with a feature more; quantise IN OUT TYPE: by llama.cpp's library
 python tests/peers cuda ...            whether the exported kernels in CUDA C are right, on a GPU, and how fast
 """
@@ -23,13 +24,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import cuda, exports, matrix, sound
+from peers import cuda, exports, folders, matrix, sound
 from peers.arch_tables import command as table
 from peers.implementations import MissingError, implementations
 from peers.programs import PROGRAM, PROGRAMS
 
 #: Actions with arguments of their own, each a module with `add_arguments` and `run`.
-COMMANDS = {"table": table, "matrix": matrix, "sound": sound, "exports": exports, "cuda": cuda}
+COMMANDS = {"table": table, "matrix": matrix, "sound": sound, "exports": exports, "folders": folders, "cuda": cuda}
 
 IMPLEMENTATION = {each.name: each for each in implementations()}
 

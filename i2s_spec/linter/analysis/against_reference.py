@@ -1,8 +1,10 @@
 """Comparison of all tensors of a file with a reference, once for all rules that report it.
 
 `compared` gives the result for the I2_S tensors, by trits and scale; `compared_floats` that for the others: norms,
-embeddings, heads, biases. Floats of the same type must be equal; floats of two types must agree to the precision of the
-shorter one. Other types are compared as bytes if both files use the same one. Tensors that cannot be compared are
+embeddings, heads, biases, and matrices of other types. They are compared by value, a trit times its scale where they are
+ternary. Floats of the same type must be equal; floats of two types must agree to the precision of the shorter one, and
+scales to that of bfloat16. Exactly ternary matrices are compared with weights before ternary quantization by trits. Types
+that are neither are compared as bytes if both files use the same one. Tensors that cannot be compared are
 listed with the reason, and differing ones with the tensors of the same shape that they may have been swapped with.
 """
 
@@ -15,11 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS
+from i2s_spec.codec.encoding import FLOAT_WORDS, TERNARY_TYPES
 from i2s_spec.compare.diff import first_difference
 from i2s_spec.compare.explanation import explanation
 from i2s_spec.compare.hash import canonical_data, parts, small_tensors, words_known
-from i2s_spec.compare.tensor_rows import Rows, flat_rows, rows_of
+from i2s_spec.compare.tensor_rows import ROUNDING, SMALLEST, Rows, flat_rows, value_rows
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.match_dialect import COMPARED
 from i2s_spec.linter.analysis.context import Subject, analysis
@@ -163,18 +165,39 @@ def differs(
     :param budget: the file's budget for explaining differences
     :raises ValueError: if the tensor cannot be compared; the text says why
     """
-    if tensor.type is None or tensor.type.name not in FLOAT_WORDS:
+    if tensor.kind not in FLOAT_WORDS and (tensor.kind not in TERNARY_TYPES or _same_type(weights, tensor)):
         return _bytes_differ(subject, weights, row, tensor)
-    ours, theirs = rows_of(subject.file, tensor), weights.floats(subject.file, tensor)
+    ours, theirs = value_rows(subject.file, tensor), weights.values(subject.file, tensor)
     if (ours.rows, ours.cols) != (theirs.rows, theirs.cols):
         raise ValueError(f"it has the shape {[theirs.rows, theirs.cols]} there")
+    found = _values_differ(subject, row, ours, theirs)
+    if found is None or 10 * found.values <= found.compared:
+        return found
+    if len(tensor.shape) == 2 and _rounded_weights(subject, weights, tensor):
+        return None
+    if not budget.explained():
+        return found
+    from i2s_spec.compare.known_weights import DECIDING, order_of_rows
+
+    count = min(ours.rows, max(1, DECIDING // ours.cols))
+    how = order_of_rows(
+        subject.file, tensor, ours.read(0, count), theirs.read(0, count), max(ours.tolerance, theirs.tolerance)
+    )
+    how = how or explanation(ours, theirs, lambda: budget.some(_alike_values(subject, weights, tensor)))
+    return found._replace(how=how)
+
+
+def _values_differ(subject: Subject, row: int, ours: Rows, theirs: Rows) -> FloatsDiffer | None:
+    """Where the values differ, without an explanation."""
     whole = subject.reading.mode == "full"
-    tolerance = max(ours.tolerance, theirs.tolerance) if ours.tolerance != theirs.tolerance else 0.0
+    rounded = (ours.tolerance, ours.scaled) != (theirs.tolerance, theirs.scaled) or ours.scaled
+    tolerance = max(ours.tolerance, theirs.tolerance) if rounded else 0.0
+    least = SMALLEST if rounded and ROUNDING["F16"] in (ours.tolerance, theirs.tolerance) else 0.0
     values, first, seen = 0, 0, 0
     for start, part in ours.windows():
         other = theirs.read(start, start + len(part))
         with np.errstate(invalid="ignore"):
-            same = np.abs(part - other) <= tolerance * np.abs(other)
+            same = np.abs(part - other) <= np.maximum(tolerance * np.abs(other), least)
         odd = np.flatnonzero(~(same | (part.view(np.uint32) == other.view(np.uint32))))
         if odd.size and not values:
             first = start * ours.cols + int(odd[0])
@@ -182,19 +205,42 @@ def differs(
         seen += part.size
         if not whole and seen >= COMPARED:
             break
-    if not values:
-        return None
-    how = ""
-    if 10 * values > seen and budget.explained():
-        how = explanation(ours, theirs, lambda: budget.some(_alike_floats(subject, weights, tensor)))
-    return FloatsDiffer(row, values, seen, first, how)
+    return FloatsDiffer(row, values, seen, first, "") if values else None
 
 
-def _alike_floats(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+def _rounded_weights(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> bool:
+    """Whether an exactly ternary matrix has the trits of the reference's floats, which are not ternary: nine of ten, since
+    values near the middle are rounded either way."""
+    from i2s_spec.compare.known_weights import of_tensor
+
+    try:
+        ours, known = of_tensor(subject.file, tensor), weights.known(subject.file, tensor)
+    except ValueError:
+        return False
+    if not ours.exact or known.exact:
+        return False
+    one = flat_rows(ours.shape, ours.unit, ours.trits, 0.0)
+    other = flat_rows(known.shape, known.unit, known.trits, 0.0)
+    odd = seen = 0
+    for start, part in one.windows():
+        odd += int(np.count_nonzero(part != other.read(start, start + len(part))))
+        seen += part.size
+        if subject.reading.mode != "full" and seen >= COMPARED:
+            break
+    return 10 * odd <= seen
+
+
+def _same_type(weights: ReferenceWeights, tensor: Tensor) -> bool:
+    """Whether the reference is a GGUF file that has the tensor in the same type."""
+    twin = weights.twin(tensor)
+    return twin is not None and twin.number == tensor.number
+
+
+def _alike_values(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """The reference's tensors for the other tensors of this shape."""
     for other in alike(subject, tensor):
         try:
-            yield other.name, weights.floats(subject.file, other)
+            yield other.name, weights.values(subject.file, other)
         except (FormatError, ValueError):
             continue
 

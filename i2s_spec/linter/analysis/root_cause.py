@@ -1,5 +1,6 @@
 """The one cause of many findings about tensors: names with a prefix, names of a checkpoint, experts that no key counts, a
-vision encoder inside a language model. The rules on missing and unknown tensors are silent where there is one."""
+vision encoder inside a language model, packed codes as floats. The rules on missing and unknown tensors are silent where
+there is one."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from i2s_spec.errors import Span, quote
-from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view, stripped
 from i2s_spec.linter.analysis.checkpoint_facts import common_prefix
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
@@ -25,15 +26,23 @@ _OF_CHECKPOINTS: Final = (
 )
 #: Tensors of encoders for pictures and sound, which have a file of their own.
 _OF_ENCODERS: Final = r"(?:v|a|mm)\.[\w.]+"
+#: The matrices of a layer.
+_MATRICES: Final = r"blk\.\d+\.(?:attn_(?:q|k|v|output)|ffn_(?:gate|up|down))\.weight"
+#: The largest byte of four codes, each 0, 1 or 2.
+_LARGEST: Final = 0b10101010
+#: Values that show whether floats are such bytes.
+_LOOKED_AT: Final = 256
 _EXPERTS: Final = r"blk\.\d+\.ffn_(?:gate|up|down|gate_up)_exps\.weight"
 
 
 class RootCause(NamedTuple):
-    """Why the tensors of a file do not fit its architecture: in words, for how many tensors, and where it is seen first."""
+    """Why the tensors of a file do not fit its architecture: in words, for how many tensors, and where it is seen first.
+    `rows` are the tensors whose shape it explains."""
 
     what: str
     tensors: int
     span: Span
+    rows: frozenset[int] = frozenset()
 
 
 @analysis
@@ -47,6 +56,8 @@ def root_cause(subject: Subject) -> RootCause | None:
         return None
     tensor = subject.file.index.tensor
     names = [tensor(i).name.decode("utf-8", "surrogateescape") for i in range(count)]
+    if (packed := _packed_codes(subject, known)) is not None:
+        return packed
     if all(name.startswith(_ORDINARY) and "_exps." not in name for name in names):
         return None
     return (
@@ -93,6 +104,52 @@ def _unknown(subject: Subject, rows: Sequence[int]) -> bool:
     loader = loader_view(subject)
     unknown = architecture_view(subject).undeclared_rows if loader is None else loader.unknown
     return any(row.i == rows[0] for row in unknown)
+
+
+def _packed_codes(subject: Subject, known: ArchitectureView) -> RootCause | None:
+    """Matrices of floats with a quarter of the rows, whose values are whole numbers from 0 to 170: what a converter writes
+    that takes the bytes of a packed checkpoint for weights."""
+    h = known.h
+    if h is None or subject.reading.mode == "none":
+        return None
+    found = []
+    for row in known.rows:
+        if row.spec is None or row.layer is None or row.layer >= h.layers or not re.fullmatch(_MATRICES, row.name):
+            continue
+        sizes = h.at(row.layer)
+        cols, rows = (getattr(sizes, size) for size in row.spec.ne)
+        if stripped(row.ne) == (cols, rows // 4):
+            found.append(row)
+        elif stripped(row.ne) == (cols, rows) and not found:
+            return None  # nearly always: the first matrix is whole
+    if not found or not all(_are_codes(subject, row.i) for row in (found[0], found[-1])):
+        return None
+    first = found[0]
+    words = (
+        f"the matrices hold packed codes as floats, such as {quote(first.name, 64)}: a quarter of the rows, and whole "
+        f"numbers from 0 to {_LARGEST}, each of them four weights of a packed checkpoint (clause 5.5): convert the "
+        "checkpoint with a converter that unpacks them, and uses their weight_scale"
+    )
+    return RootCause(words, len(found), subject.info_span(first.i, "ne"), frozenset(row.i for row in found))
+
+
+def _are_codes(subject: Subject, i: int) -> bool:
+    """Whether the first values of a tensor of floats are bytes of four codes."""
+    import numpy as np
+
+    from i2s_spec.codec.encoding import FLOAT_WORDS, widened
+    from i2s_spec.schema.faults import order_prefix
+
+    tensor = subject.file.tensors.by_index(i)
+    if tensor.kind not in FLOAT_WORDS or tensor.span.stop > subject.file.size:
+        return False
+    word = np.dtype(order_prefix(subject.file.byte_order) + FLOAT_WORDS[tensor.kind])
+    data = subject.file.source.read(tensor.span.start, min(_LOOKED_AT, tensor.elements) * word.itemsize)
+    values = widened(np.frombuffer(data, word).astype(word.newbyteorder("="), copy=False), tensor.kind)
+    codes = values.astype(np.int64, copy=False) if np.isfinite(values).all() else np.full(1, -1)
+    if codes.min() < 0 or codes.max() > _LARGEST or not (codes == values).all():
+        return False
+    return int(codes.max()) > 2 and all(int((codes >> shift & 3).max()) < 3 for shift in (0, 2, 4, 6))
 
 
 def _encoder(subject: Subject, names: Sequence[str]) -> RootCause | None:

@@ -348,8 +348,10 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
 
     Why: no other rule checks gains, embeddings and biases, and wrong ones spoil the output as much as wrong trits:
     gains of another layer, gains that are too small by 1 because a converter took them for offsets, rows of the
-    embedding shifted by one token. If one of these explains the difference, the finding names it. The float types may
-    differ: values count as equal where rounding to the shorter type explains the difference.
+    embedding shifted by one token. Matrices that are floats, or of another ternary type, are compared in the same way:
+    rows of queries and keys in the order of the checkpoint, or a scale that was not inverted, are as wrong there. If one of
+    these explains the difference, the finding names it. The types may differ: values count as equal where rounding to the
+    shorter type explains the difference, and ternary matrices agree with weights that round to their trits.
 
     Example: blk.3.ffn_norm.weight that holds the gains of blk.4.ffn_norm.weight.
 

@@ -41,14 +41,16 @@ def with_one_cause(subject: Subject) -> bool:
 
 
 @rule("M123", "tensors-misnamed", "{what}; {count:tensor is|tensors are} concerned, and missing and unknown tensors are not "
-      "listed one by one", clause="4.1", when=with_one_cause,
+      "listed one by one", clause="4.1", when=with_one_cause, weights=WeightUse.IF_READ,
       provenance=("ggml-org/llama.cpp#9893", "ggml-org/llama.cpp#27349"))  # fmt: skip
 def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
     """Many tensors do not fit the architecture, all for one reason.
 
     Why: loaders look tensors up by name and count them. One cause makes many of them missing or unknown: names of a
     checkpoint, a prefix that a training program left, a missing expert_count, or an encoder for pictures in the file of
-    the language model. Each loader stops at the first, with a message that does not name the cause.
+    the language model. Or the matrices have a quarter of their rows: a converter took the bytes of a packed checkpoint,
+    each of which holds four weights, for numbers, and stored these as floats. Each loader stops at the first, with a
+    message that does not name the cause.
 
     Example: every name begins with 'model.', as in model.blk.0.attn_q.weight.
 
@@ -204,11 +206,13 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
 
     Fix: correct the metadata, or convert the model again.
     """
+    cause = root_cause(subject)
+    explained = cause.rows if cause is not None else frozenset()
     for each in _wrong_shapes(subject):
         got, want = stripped(each.got), stripped(each.want[0])
         if subject.lacks_tails and each.name == "token_embd.weight" and got == want[::-1]:
             continue  # a part of the form that I317 names
-        if not (each.by_vocabulary and _rows_only(each)):
+        if each.i not in explained and not (each.by_vocabulary and _rows_only(each)):
             hint = ", transposed" if got == want[::-1] else ""
             yield tensor_shape.at(
                 subject.info_span(each.i, "ne"), got=each.got, want=each.want[0], name=each.name, hint=TrustedText(hint)
