@@ -252,7 +252,10 @@ def metadata_digest(file: File, left_out: Collection[bytes] = (ALIGNMENT,)) -> s
     header = file.source.read(0, end) if file.byte_order == "little" and end <= MOST_AT_ONCE else b""
     for entry in sorted(entries, key=lambda entry: (entry.name, entry.index)):
         digest.update(_text(entry.name))
-        if header and ValueType.BOOL not in (entry.type, entry.element):  # a read for each of many keys would take longer than the rest
+        if header and ValueType.BOOL not in (
+            entry.type,
+            entry.element,
+        ):  # a read for each of many keys would take longer than the rest
             digest.update(header[entry.type_span.start : entry.stop])
             continue
         for part in canonical_value(file, entry):
