@@ -234,7 +234,7 @@ def _one_name(path: str) -> str:
 #: How the reports of this package begin, in every form and of every version.
 _REPORTS: Final = (
     rb'(?i)<!doctype html>\n<html lang="en">\s*<head>\s*<meta charset="utf-8">',
-    rb'<\?xml [^>]*\?>\s*<testsuites\b',
+    rb"<\?xml [^>]*\?>\s*<testsuites\b",
     rb'\{\s*"\$schema"\s*:\s*"[^"]*sarif',
     rb'\{\s*"schemaVersion"\s*:',
     rb'\{\s*"schema_version"\s*:\s*\d+\s*,\s*("tool"\s*:\s*\{|"type"\s*:|"files"\s*:\s*\d)',
