@@ -170,7 +170,8 @@ def _floats(tensor: Tensor, name: str, offset: float, wide: bool) -> NewTensor:
     stored = "F32" if wide or len(tensor.shape) == 1 else kind
 
     def data() -> list[bytes]:
-        return [float_words(name, floats_of(tensor) - np.float32(offset), stored)]
+        with np.errstate(invalid="ignore"):  # a NaN stays one
+            return [float_words(name, floats_of(tensor) - np.float32(offset), stored)]
 
     return NewTensor(name, stored, tensor.shape, data)
 
