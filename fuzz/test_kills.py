@@ -1,15 +1,18 @@
 """Commands that write are killed at random moments: nothing is lost, and after the next run no other file is left.
 
     python fuzz/test_kills.py 10000
+    python fuzz/test_kills.py barriers 500
 
-kills this many runs and prints the results. A kill is SIGKILL, which this package cannot handle. After each kill the
-result is missing, or complete: the old one or the new one; the inputs are unchanged. From time to time the command then
-runs to its end: its result is the new one, and no other file is in the folder.
+kills this many runs and prints the results; with `barriers` not at random moments, but each at a step of writing: half of
+a write is done, or a file is about to be synced, named, moved or removed. A kill is SIGKILL, which this package cannot
+handle. After each kill the result is missing, or complete: the old one or the new one; the inputs are unchanged. From
+time to time the command then runs to its end: its result is the new one, and no other file is in the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -17,11 +20,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -52,6 +56,17 @@ CALLS = (
     "perplexity m.gguf --tokens 1,5,9,20,33,64,100,200 -c 4 --kl-divergence-base TARGET --overwrite",
 )
 
+#: Calls that are killed at barriers, and the one that checks many files on a cluster.
+AT_BARRIERS = (
+    "import ck -o TARGET --force -q",
+    "import ck -o TARGET -q",
+    "import ck -o TARGET --receipt-in-file --force -q",
+    "export m.gguf -o TARGET -q",
+    "quantize f.gguf -o TARGET --force -q",
+    "quantize f.gguf -o TARGET -q",
+)
+ON_A_CLUSTER = "lint --engine dask models --results results.jsonl --jobs 2 -q -o report"
+
 #: One kill in so many is followed by a complete run.
 ENDED = 4
 
@@ -71,19 +86,77 @@ def state(path: Path) -> State:
     return State(digest.hexdigest())
 
 
-def begun(words: list[str], folder: Path) -> int:
+class Steps:
+    """The steps of writing in its folder of one process: they are counted, and one of them is a barrier.
+
+    :param barrier: the number of the step at which the process waits to be killed; 0 for none
+    """
+
+    _NAMES = ("write", "fsync", "ftruncate", "link", "replace", "rename", "mkdir", "unlink", "rmdir")
+
+    def __init__(self, barrier: int = 0) -> None:
+        self.barrier, self.count = barrier, 0
+        self._from, self._to = os.pipe()
+        self._write = os.write
+
+    def begin(self) -> None:
+        """Count from here on, in this process."""
+        os.close(self._from)
+        self._folder = os.getcwd() + os.sep
+        for name in self._NAMES:
+            setattr(os, name, self._step(getattr(os, name)))
+
+    def _step(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any, **options: Any) -> Any:
+            if not self._is_inside(given[0]):
+                return function(*given, **options)
+            self.count += 1
+            if self.count == self.barrier:
+                if function is self._write:
+                    self._write(given[0], memoryview(given[1])[: len(given[1]) // 2])
+                self.say()
+                time.sleep(3600)
+            return function(*given, **options)
+
+        return step
+
+    def _is_inside(self, place: Any) -> bool:
+        """Whether a path or an open file is in the folder; of open files Linux says it."""
+        if isinstance(place, int):
+            try:
+                return os.readlink(f"/proc/self/fd/{place}").startswith(self._folder)
+            except OSError:
+                return True
+        return os.path.abspath(os.fsdecode(place)).startswith(self._folder)
+
+    def say(self) -> None:
+        """Say how many steps were made: at the barrier, and at the end."""
+        self._write(self._to, b"%d" % self.count)
+
+    def heard(self) -> int:
+        """Wait for that, in the process that began the other one; 0 where it ended without a word."""
+        os.close(self._to)
+        with os.fdopen(self._from, "rb") as stream:
+            return int(stream.read(20) or 0) if not self.barrier else int(os.read(stream.fileno(), 20) or 0)
+
+
+def begun(words: list[str], folder: Path, steps: Steps | None = None) -> int:
     """A running verb in a folder: a fork of this process, with everything imported."""
     process = os.fork()
     if process:
         return process
     try:
         os.chdir(folder)
+        if steps is not None:
+            steps.begin()
         os.environ["SOURCE_DATE_EPOCH"] = "0"  # pages contain the time, which would change between runs
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
         main(words)
     except SystemExit as end:
+        if steps is not None:
+            steps.say()
         os._exit(end.code if isinstance(end.code, int) else 0)
     finally:
         os._exit(99)
@@ -148,7 +221,7 @@ class Campaign:
         before = self.reset(line, force)
         killed = 0
         for tries in count(1):
-            process = begun(words, self.folder)
+            process = self.start(words)
             self.moment(process, lasts)
             os.kill(process, signal.SIGKILL)
             ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -180,6 +253,9 @@ class Campaign:
         assert finished(words, self.folder) in (0, 1), line
         return time.monotonic() - began
 
+    def start(self, words: list[str]) -> int:
+        return begun(words, self.folder)
+
     def moment(self, process: int, lasts: float) -> None:
         """Wait for a random time."""
         time.sleep(self.chance.uniform(0, 1.1 * lasts))
@@ -205,6 +281,73 @@ class Campaign:
         return state(self.target)
 
 
+class AtBarriers(Campaign):
+    """Kills at steps of writing."""
+
+    def timed(self, words: list[str], line: str) -> float:
+        steps = Steps()
+        process = begun(words, self.folder, steps)
+        self.steps = steps.heard()
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) in (0, 1), line
+        assert self.steps, line
+        return self.steps
+
+    def start(self, words: list[str]) -> int:
+        self.halt = Steps(self.chance.randint(1, self.steps))
+        return begun(words, self.folder, self.halt)
+
+    def moment(self, process: int, lasts: float) -> None:
+        self.halt.heard()
+
+    def on_a_cluster(self, kills: int, files: int = 30) -> None:
+        """Kill a run over many files, which goes on each time: no result is lost, none is there twice."""
+        models = self.folder / "models"
+        models.mkdir()
+        for number in range(files):
+            (models / f"{number}.gguf").write_bytes((self.folder / "m.gguf").read_bytes() + bytes(number))
+        results, table = self.folder / "results.jsonl", self.folder / "results.parquet"
+        words, before = ON_A_CLUSTER.split(), list[str]()
+        for number in range(kills):
+            # The first steps are those of the cluster; later ones write results, the table and the report.
+            steps = Steps(self.chance.randint(1, 2 * max(4, files - len(before))))
+            process = begun(words, self.folder, steps)
+            reached = steps.heard()
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            self.seen["killed" if ended == -signal.SIGKILL and reached else "ended first"] += 1
+            after = urls_of(results)
+            assert after[: len(before)] == before, "a result is lost"
+            assert len(set(after)) == len(after), "a result is there twice"
+            before = after
+            if len(before) == files and (number % 3 == 2 or ended >= 0):  # all is there: begin anew
+                assert finished(words, self.folder) in (0, 1)
+                assert sorted(urls_of(results)) == sorted(set(before))
+                assert table.read_bytes()[-4:] == b"PAR1"
+                assert not [path for path in self.folder.iterdir() if path.name.startswith(".")]
+                results.unlink()
+                before = []
+        assert finished(words, self.folder) in (0, 1)
+        assert len(urls_of(results)) == files == len(set(urls_of(results)))
+
+
+def urls_of(results: Path) -> list[str]:
+    """The addresses of the complete records."""
+    if not results.exists():
+        return []
+    return [json.loads(line)["url"] for line in results.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def at_barriers(folder: Path, kills: int, seed: int = 0, on_a_cluster: int = 0) -> Counter[str]:
+    """Kill this many runs at barriers, and some of a run on a cluster."""
+    made = AtBarriers(folder, seed)
+    for i, line in enumerate(AT_BARRIERS):
+        made.rounds(line, kills // len(AT_BARRIERS) + (i < kills % len(AT_BARRIERS)))
+    if on_a_cluster:
+        made.on_a_cluster(on_a_cluster)
+    return made.seen
+
+
 def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
     """Kill this many runs, spread over all calls."""
     made = Campaign(folder, seed)
@@ -218,6 +361,20 @@ def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
 def test_killed_commands_lose_nothing(tmp_path: Path) -> None:
     seen = campaign(tmp_path, 5 * len(CALLS))
     assert seen["killed"] > 0  # if a call was timed while slow, most later runs may end before their kill
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
+def test_commands_that_are_killed_while_they_write_lose_nothing(tmp_path: Path) -> None:
+    seen = at_barriers(tmp_path, 2 * len(AT_BARRIERS))
+    assert seen["killed"] >= len(AT_BARRIERS)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
+def test_a_run_on_a_cluster_that_is_killed_while_it_writes_loses_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    seen = at_barriers(tmp_path, 0, on_a_cluster=6)
+    assert seen["killed"] > 0
 
 
 @pytest.mark.thorough
@@ -256,7 +413,12 @@ def test_the_campaign_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="i2s-kills-") as place:
-        wanted, chosen = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
+        given = sys.argv[1:]
+        barriers = given[:1] == ["barriers"] and bool(given.pop(0))
+        wanted, chosen = int(given[0]), int(given[1]) if len(given) > 1 else int(time.time())
         begin = time.monotonic()
-        total = campaign(Path(place), wanted, chosen)
+        if barriers:
+            total = at_barriers(Path(place), wanted - wanted // 5, chosen, on_a_cluster=wanted // 5)
+        else:
+            total = campaign(Path(place), wanted, chosen)
         print(f"seed {chosen}, {time.monotonic() - begin:.0f} s: {dict(total)}")

@@ -218,8 +218,9 @@ def _floats(tensor: Tensor, name: str, offset: float, choices: _Choices) -> NewT
     stored = "F32" if len(tensor.shape) == 1 else choices.embedding
 
     def data() -> list[bytes]:
-        values = floats_of(tensor) - np.float32(offset)
-        words = float_words(name, values, stored)
+        with np.errstate(invalid="ignore"):  # a NaN stays one
+            values = floats_of(tensor) - np.float32(offset)
+            words = float_words(name, values, stored)
         if stored not in (kind, "F32") and not np.array_equal(_back(words, stored), values):
             choices.rounded.append(f"{tensor.name} to {stored}")
         return [words]

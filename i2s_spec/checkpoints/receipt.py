@@ -201,7 +201,7 @@ def verify_receipt(
                 "schema_version": SCHEMA_VERSION, "tool": f"i2s-spec {__version__}", "file": _identity(path),
                 "checkpoint": [], "choices": read["choices"],
                 "checks": [check.as_dict() for check in sorted([*checks, lint_check(file)], key=lambda check: check.id)],
-                "tensors": tensor_hashes(file),
+                "tensors": tensor_hashes(file, read["tensors"]),
             }  # fmt: skip
     now["changed"] = _differences(read, now)
     return now

@@ -7,7 +7,7 @@ that compared something can pass. What the file must hold comes from `reference_
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -122,32 +122,34 @@ def matrix_of(tensor: Tensor) -> FileMatrix | None:
     """
     name = type_name(tensor)
     if name == "I2_S":
-        return FileMatrix(tensor.trits(), np.full((1, 1), tensor.scale(), np.float32))
+        trits, scale = tensor.ternary().whole()
+        return FileMatrix(trits, np.array([[scale]], np.float32))
     if name in BLOCK_TYPES:
         values, scales = blocks_native.unpack(tensor.read(), tensor.shape, name)
         return FileMatrix(values, scales.reshape(len(values), -1))
     return None
 
 
-def tensor_hashes(file: File) -> dict[str, dict[str, Any]]:
+def tensor_hashes(file: File, decoded: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
     """The record of each tensor: its type, shape, the hash of its bytes; for trits also their hash, counts and scales.
 
     `trits` is the SHA-256 of int8 -1, 0, +1 row by row: equal in every type that holds the same trits. A matrix that
     is faulty, as by an unused code, has only the hash of its bytes.
 
+    :param decoded: names of the tensors whose trits are wanted; by default all
     :raises FormatError: for a tensor that the file does not hold whole
     :raises ValueError: for a file whose tensors share so many bytes that the time would grow with its square
     """
     require_own_bytes(file, file.tensors.values())
-    return {name: _hashes(tensor) for name, tensor in file.tensors.items()}
+    return {name: _hashes(tensor, decoded is None or name in decoded) for name, tensor in file.tensors.items()}
 
 
-def _hashes(tensor: Tensor) -> dict[str, Any]:
+def _hashes(tensor: Tensor, decoded: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": type_name(tensor), "shape": list(tensor.shape), "data": hashlib.sha256(tensor.read()).hexdigest()
     }  # fmt: skip
     try:
-        matrix = matrix_of(tensor) if len(tensor.shape) == 2 else None
+        matrix = matrix_of(tensor) if decoded and len(tensor.shape) == 2 else None
     except FormatError:
         raise
     except ValueError:  # what is wrong with it is lint's to say

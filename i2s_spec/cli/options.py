@@ -192,14 +192,14 @@ def call_files() -> CallFiles:
 class _InputPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
-        call_files().read(os.fspath(path))
+        call_files().read(os.fsdecode(path))
         return path
 
 
 class _OutputPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
-        call_files().write(os.fspath(path))
+        call_files().write(os.fsdecode(path))
         return path
 
 

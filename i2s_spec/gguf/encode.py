@@ -117,10 +117,11 @@ def _common(values: Sequence[Any], depth: int) -> _Kinds:
         return (ValueType.STRING,)
     if sorts == {"bool"}:
         return (ValueType.BOOL,)
-    stored = {getattr(value, "stored_as", None) for value in values} if sorts <= {"int", "float"} else set()
-    if len(stored) == 1 and None not in stored:
-        found_kinds: _Kinds = stored.pop()
-        return found_kinds
+    stored: set[_Kinds | None] = (
+        {getattr(value, "stored_as", None) for value in values} if sorts <= {"int", "float"} else set()
+    )
+    if len(stored) == 1 and (kinds := stored.pop()) is not None:
+        return kinds
     if sorts == {"int"}:
         least, most = int(min(values)), int(max(values))
         for kind in (ValueType.UINT32, ValueType.INT32, ValueType.UINT64, ValueType.INT64):

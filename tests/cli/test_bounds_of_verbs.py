@@ -39,8 +39,12 @@ CALLS: Final = (
     "hash F --lineage", "diff F F", "diff F D", "diff S F", "lint F --reference D", "convert F O --to interleave-64",
     "convert F O --to Q2_0", "convert F O --to Q2_0 --fallback F16", "convert F O --to F32", "fix F --dry-run",
     "fix F --dry-run --unsafe --scrub-tail",
-    "fix F -o O --unsafe", "sanitize F -o O", "run F --prompt a",
+    "fix F -o O --unsafe", "sanitize F -o O", "run F --prompt a", "lint F --runtimes", "verify F --receipt R",
+    "export F -o O", "export F -o O --form F16", "quantize F -o O", "golden record F --tokens 1,2 -o O",
 )  # fmt: skip
+
+#: A receipt of nothing.
+RECEIPT: Final = '{"schema_version": 1, "file": {}, "checkpoint": [], "choices": {}, "checks": [], "tensors": {}}'
 
 #: Runs its arguments on the sound file first, so that all imports are done. Then it reads requests (a folder and calls)
 #: and reports for each call how it ended, its processor seconds, and KiB above an idle fork.
@@ -98,6 +102,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen
     folder = tmp_path_factory.mktemp("sound")
     (folder / "S").write_bytes(Draft().data)
     (folder / "T").write_bytes(hostile_files.other_data(Draft().data))
+    (folder / "R").write_text(RECEIPT, encoding="utf-8")
     with subprocess.Popen(
         [sys.executable, "-c", FORKS, *CALLS], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[1:])},
@@ -113,6 +118,7 @@ def test_every_verb_is_bounded(name: str, tmp_path: Path, forks: subprocess.Pope
     (tmp_path / "F").write_bytes(data)
     (tmp_path / "D").write_bytes(hostile_files.other_data(data))
     (tmp_path / "S").write_bytes(Draft().data)
+    (tmp_path / "R").write_text(RECEIPT, encoding="utf-8")
     slow = too_slow(forks, tmp_path, [call.split() for call in CALLS])
     for _ in range(2):  # a call that is too slow is so every time; one slowed by other processes is not
         slow = slow and too_slow(forks, tmp_path, [words for words, _ in slow])
