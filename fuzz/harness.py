@@ -182,7 +182,7 @@ def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, s
         if next(_CALLS) % 256 == 0:
             gc.collect()  # unfrozen objects count as old and are seldom collected: a search had 2 GB of them
     printed, complained = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err))
-    assert status != EXIT_BUG, f"{words} ended as a bug of this package: {complained}"
+    assert status != EXIT_BUG, f"{words} ended as a bug of this package: {complained or printed[-500:]}"
     assert status in ANSWERS, (words, status, complained)
     assert "Traceback" not in complained, complained
     return status, printed, complained

@@ -9,10 +9,10 @@ public. A name is imported when it is first used, so `import i2s_spec` itself is
 
 The functions and classes by purpose; `help(i2s.lint)` explains one of them:
 
-    one file     open, lint, doctor, identify, fix, sanitize; File, Tensor, Report, Span, FormatError
+    one file     open, lint, doctor, identify, fix, sanitize, hash, diff; File, Tensor, Report, Span, FormatError
     many files   manifest, check, check_in_child, lint_manifest; Policy, the limits for files on servers
     weights      unpack, pack, dequantize, get_rows, quantize, weight_quant, transcode, read_as, histogram, scan
-    new files    new, Writer, rewrite, convert_endian, quantize_model
+    new files    new, Writer, rewrite, convert, convert_endian, quantize_model
     checkpoints  import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt
     models       load_model, load_tokenizer, golden, bitlinear, integer_product, quantize_activations
 """
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from i2s_spec.codec.native import unpack as unpack
     from i2s_spec.codec.quantize import quantize as quantize
     from i2s_spec.codec.quantize import weight_quant as weight_quant
+    from i2s_spec.compare.diff import diff as diff
+    from i2s_spec.compare.hash import hash as hash
+    from i2s_spec.convert.convert_file import convert_file as convert  # noqa: F401 - the room is called so
     from i2s_spec.convert.new import new as new
     from i2s_spec.convert.quantize_model import quantize_model as quantize_model
     from i2s_spec.convert.rewrite import convert_endian as convert_endian
@@ -83,6 +86,8 @@ _HOMES = {
     "weight_quant": "i2s_spec.codec.quantize",
     "read_as": "i2s_spec.codec.native",
     "get_rows": "i2s_spec.codec.native",
+    "hash": "i2s_spec.compare.hash",
+    "diff": "i2s_spec.compare.diff",
     "new": "i2s_spec.convert.new",
     "quantize_model": "i2s_spec.convert.quantize_model",
     "rewrite": "i2s_spec.convert.rewrite",
@@ -110,8 +115,8 @@ _HOMES = {
     "load_tokenizer": "i2s_spec.model.tokenizer.tokenizer",
 }
 
-#: Rooms that are public as a whole: `i2s.golden.record(...)`.
-_ROOMS = ("golden",)
+#: Rooms that are public as a whole: `i2s.golden.record(...)`, and `i2s.convert(...)`, which can be called.
+_ROOMS = ("golden", "convert")
 
 _VERSION = "__version__"
 

@@ -24,7 +24,7 @@ from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.text import examined
-from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step
+from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step, repairs_of
 from i2s_spec.linter.rule import Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.model.load import refusal
@@ -189,10 +189,11 @@ def _steps(checkup: Checkup, path: str) -> Iterator[Step]:
     counts.update(report.elided)
     ranks = {finding.code: finding.severity.rank for finding in report.findings}
     worst_first = sorted(counts.items(), key=lambda item: (-ranks[item[0]], -item[1], item[0]))
+    repairs = repairs_of(((each.code, each.fix) for each in report.findings), report.elided)
     repacked = next(filter(None, (other_command(finding.code, finding.got, path) for finding in report.findings)), None)
     if repacked is not None:
         yield Step(repacked, "the tensors are packed in another layout than readers expect")
-    elif (step := repair_step(worst_first, path)) is not None:
+    elif (step := repair_step((pair for code, _ in worst_first for pair in repairs[code].items()), path)) is not None:
         many = (
             f"{step.findings:,} of {counted(sum(counts.values()), 'finding')}"
             if len(report.findings) > 1

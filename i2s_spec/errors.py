@@ -117,7 +117,7 @@ class FormatError(ValueError):
 
 
 class ReadOnWarning(UserWarning):
-    """A file has a fault for which strict readers refuse it, and was read all the same; the text says how."""
+    """A file has a fault for which strict readers refuse it, and was read or run all the same; the text says how."""
 
 
 class FileError(FormatError, OSError):

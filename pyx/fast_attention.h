@@ -38,8 +38,13 @@ static const uint8_t *i2s_widened(const i2s_pass *p, const uint16_t *from, int64
     return (const uint8_t *)wide;
 }
 
+/* The first key that a row sees, of which `sees` are not later than it. */
+static inline int64_t i2s_first_key(const i2s_step *s, int64_t sees) {
+    return s->first && sees > s->first ? sees - s->first : 0;
+}
+
 /* Multiply rows of queries that share keys with the keys [from, to), at most I2S_KEYS. Row r sees `sees` + r / share of
- * all. `wide` is room for floats if the rows are many, else NULL: each half is then converted once, not for every four
+ * all, from its first key on. `wide` is room for floats if the rows are many, else NULL: each half is then converted once, not for every four
  * rows. `ask` is memory needed next (keys and values) to prefetch before every few keys, or NULL. How keys are divided
  * changes no sum. */
 static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
@@ -61,9 +66,12 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
     }
     for (int64_t r = 0; r < rows; r++) {
         float *z = scores + r * z_pitch;
-        int64_t seen = s->kind ? sees + r / share - from : count;
+        int64_t seen = s->kind ? sees + r / share - from : count, hidden = i2s_first_key(s, sees + r / share) - from;
         seen = seen < 0 ? 0 : seen > count ? count : seen;
-        const float before = state->most[r], added = p->fast->soft_max(z, seen, s->factor, state->most + r);
+        hidden = hidden < 0 ? 0 : hidden > seen ? seen : hidden;
+        const float before = state->most[r];
+        const float added = p->fast->soft_max(z + hidden, seen - hidden, s->factor, state->most + r);
+        memset(z, 0, (size_t)hidden * 4);
         if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
         if (before != state->most[r] && before != -INFINITY) { /* rescale sums that were added with a smaller maximum */
             const float less = expf(before - state->most[r]);
@@ -111,7 +119,7 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
         const int64_t sees = each->past + token - each->start + 1;
         const int64_t to = s->kind ? sees + tokens - 1 : each->past + each->stop - each->start;
         i2s_attend_clear(&state, rows, s->value);
-        for (int64_t k = 0; k < to; k += I2S_KEYS)
+        for (int64_t k = i2s_first_key(s, sees); k < to; k += I2S_KEYS)
             i2s_attend_keys(p, keys, values, queries, rows, some, sees, k, k + I2S_KEYS < to ? k + I2S_KEYS : to, scores,
                             &state, rows > 4 ? wide : NULL, NULL);
         for (int64_t r = 0; r < rows; r++)
@@ -170,13 +178,19 @@ static i2s_state i2s_split_state(const i2s_pass *p, int64_t row, int64_t rows) {
     return state;
 }
 
+/* Pieces of the keys that the only token sees. */
+static int64_t i2s_pieces(const i2s_pass *p) {
+    const int64_t seen = p->sequence->past + 1;
+    return (seen - i2s_first_key(p->step, seen) + I2S_SPLIT - 1) / I2S_SPLIT;
+}
+
 /* One token and many keys: a piece of the keys, of all groups, in memory order; the pieces are combined afterwards. The
  * pieces in between belong to other threads. */
 static void i2s_split_part(void *of, int64_t piece) {
     const i2s_pass *p = (const i2s_pass *)of;
     const i2s_step *s = p->step;
-    const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
-    const int64_t from = piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
+    const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = i2s_pieces(p);
+    const int64_t from = i2s_first_key(s, seen) + piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
     for (int64_t k = from; k < to; k += I2S_KEYS) {
         const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to;
         int64_t next = end < to ? end : from + p->threads * I2S_SPLIT;
@@ -192,7 +206,7 @@ static void i2s_split_part(void *of, int64_t piece) {
 
 static void i2s_join(const i2s_pass *p) {
     const i2s_step *s = p->step;
-    const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
+    const int64_t share = s->heads / s->groups, pieces = i2s_pieces(p);
     for (int64_t h = 0; h < s->heads; h++) {
         const i2s_state first = i2s_split_state(p, h / share * pieces * share + h % share, s->heads * pieces);
         float most = -INFINITY, total = 0, by[64], *out = i2s_slot(p, s->out) + h * s->value;
@@ -215,8 +229,8 @@ static void i2s_join(const i2s_pass *p) {
 static void i2s_attention(i2s_pass *p) {
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, most = p->threads < I2S_PARTS / 4 ? p->threads * 4 : I2S_PARTS;
-    if (p->tokens == 1 && p->sequence->past >= I2S_SPLIT && share <= I2S_QUERIES) {
-        i2s_spread(p, i2s_split_part, (p->sequence->past + I2S_SPLIT) / I2S_SPLIT);
+    if (p->tokens == 1 && i2s_pieces(p) > 1 && share <= I2S_QUERIES) {
+        i2s_spread(p, i2s_split_part, i2s_pieces(p));
         i2s_join(p);
         return;
     }

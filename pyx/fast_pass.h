@@ -19,7 +19,7 @@ enum {
     I2S_TIMES,       /* in, factor, width, out */
     I2S_ROPE,        /* in, heads, inner (dimension), kind (1: neighbours), groups (pairs), weight (cosines), weight2 (sines) */
     I2S_STORE_KV,    /* in, width, layer, kind (0 keys, 1 values) */
-    I2S_ATTEND,      /* in (queries), heads, groups, inner, value, factor (scale), kind (1: causal), layer, out */
+    I2S_ATTEND,      /* in (queries), heads, groups, inner, value, factor (scale), kind (1: causal), first (window or 0), layer, out */
     I2S_SELECT_ROWS, /* in, width, out */
     I2S_HEAD,        /* in, width (columns), weight, kind, heads (rows): to the result */
 };

@@ -220,7 +220,6 @@ def test_facts_about_runtimes_stand_in_the_schema() -> None:
 NAMING_ARCHITECTURES = {
     "checkpoints/families.py": "bitnet is a method of quantization in config.json there",
     "safetensors/packed.py": "bitnet is a method of quantization in config.json there",
-    "linter/rules/checkpoint.py": "bitnet is a method of quantization in config.json there",
     "linter/rules/inventory.py": "bitnet alone has scales beside weights that have one in their tail",
     "linter/runtimes/loader_checks.py": "forks load scales beside weights in bitnet alone",
     "model/architectures.py": "which vocabularies make the activation doubtful is known of one architecture only",

@@ -120,7 +120,7 @@ NUMERICS = (
     "bitnetcpp-2026 hf-f32 ik-iq2bn ik-f32 ik-f16 c-article tq2_0 "
     "llamacpp-2026 llamacpp-2026-avx512 llamacpp-cuda webgpu loom bitnet-go fast"
 ).split()
-REPORTS = "concise github html json jsonl junit markdown sarif shields text".split()
+REPORTS = "concise github html json jsonl junit markdown sarif shields statistics text".split()
 PROFILES = "default spec bitnet.cpp llama.cpp security strict".split()
 FORMS = "packed F16 F32 BF16".split()
 

@@ -1,8 +1,12 @@
 """Make a checkpoint of a GGUF file: a folder that transformers loads, with its configuration files.
 
-    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`;
-             other tensors in F32
+    packed   uint8 matrices with `weight_scale` in F32, which multiplies (`linear_class: autobitlinear`, `offline`) or
+             divides (`bitlinear`, as in Falcon3 and Llama3-8B-1.58); other tensors in F32, or the tables in another type
     F32 ...  floats: trit times scale; without a quantization_config, so that activations are not quantized
+
+Some programs quantize floats by their mean magnitude when they load or run them: transformers with `quantization_mode:
+online`, litespark, llama.cpp's converter. That multiplies the scale of ternary weights by the share of weights that are
+not 0. With `for_absmean`, weights are divided by that share, so that these programs find the trits and the scale.
 
 The folder is complete or does not exist: it is made under another name, and renamed when all files are written.
 """
@@ -18,27 +22,48 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.checkpoints.export_tokenizer import tokenizer_files
-from i2s_spec.checkpoints.families import BY_FAMILY, PROJECTIONS, SHAPES, Family
+from i2s_spec.checkpoints.families import BY_FAMILY, PROJECTIONS, SHAPES, WEIGHT_SCALE, Family
 from i2s_spec.checkpoints.plan import FLOAT_TYPES, float_words
 from i2s_spec.checkpoints.receipt_checks import FileMatrix, floats_of, matrix_of, type_name
+from i2s_spec.codec.quantize import SMALLEST_SCALE
+from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 from i2s_spec.gguf.reader import takes_file
 from i2s_spec.safetensors.files import NewTensor, write_checkpoint
 from i2s_spec.safetensors.names import to_checkpoint_rows
-from i2s_spec.safetensors.packed import packed_tensors, stored_scale
+from i2s_spec.safetensors.packed import checked_convention, packed_tensors, stored_scale
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, declared_architecture, hyperparameters
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.source import Origin
     from i2s_spec.gguf.writer import Progress
+    from i2s_spec.safetensors.packed import Convention
     from i2s_spec.schema.architectures import Hyperparameters
 
 FORMS: Final = ("packed", *FLOAT_TYPES)
 
+#: Whose class and tensor names: transformers' own, or those of 1bitLLM, which llama.cpp's converter reads.
+NAMES: Final = ("transformers", "1bitllm")
+
 _DTYPES: Final = {"packed": "float32", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _WHOLE: Final = {"token_embd.weight": "embed_tokens", "output_norm.weight": "norm", "output.weight": "lm_head"}
+
+
+class _Choices(NamedTuple):
+    """How tensors are written. `shares` collects the share of weights that are not 0 of each ternary matrix, `rounded` the
+    tables that were rounded, `inexact` the matrices whose scale is no reciprocal."""
+
+    form: str
+    embedding: str
+    for_absmean: bool
+    convention: Convention
+    shares: list[float]
+    rounded: list[str]
+    inexact: list[str]
 
 
 class ExportedFolder(NamedTuple):
@@ -58,6 +83,10 @@ def export_checkpoint(
     *,
     form: str = "packed",
     mode: str = "offline",
+    for_absmean: bool = False,
+    weight_scale: str = "multiply",
+    embedding: str | None = None,
+    names: str = "transformers",
     progress: Progress | None = None,
 ) -> ExportedFolder:
     """Write a GGUF file as a checkpoint for transformers.
@@ -65,18 +94,35 @@ def export_checkpoint(
     :param file: a `File`, or an argument of `open`
     :param folder: the new folder; it must not exist
     :param form: `packed`, or the type of the floats: F32, F16, BF16
-    :param mode: `quantization_mode`; only `offline` is right for ternary weights
+    :param mode: `quantization_mode`; `online` is right only with `for_absmean`, which needs no `mode`
+    :param for_absmean: floats for programs that quantize by the mean magnitude, whose rule gives back trits and scale;
+        config.json says `online`
+    :param weight_scale: whether the scales beside packed matrices `multiply` or `divide`
+    :param embedding: the type of the embedding and the head; None for that of the matrices, or F32 beside packed ones
+    :param names: one of `NAMES`: whose class and tensor names are written
     :raises FileExistsError: if the folder exists
-    :raises SettingError: for `online`, for architectures without a class, for settings that config.json cannot describe
+    :raises SettingError: for choices that exclude each other, for architectures without a class, for settings that
+        config.json cannot describe
     :raises FormatError: for a file that is broken, S903 for one that changes meanwhile; nothing is written
     """
     if form not in FORMS:
         raise SettingError(f"matrices cannot be exported as {quote(form)}; there are: {', '.join(FORMS)}")
-    if mode != "offline":
+    if mode != "offline" and not (for_absmean and mode == "online"):
         raise SettingError(
             f"quantization_mode {quote(mode)} is not supported: transformers would quantize the ternary weights "
-            "again, and every scale would shrink by the share of zeros. Use offline"
+            "again, and every scale would shrink by the share of zeros. Use offline, or floats with --for-absmean"
         )
+    packed = form == "packed"
+    if for_absmean and packed:
+        raise SettingError("--for-absmean is for floats: choose --form BF16, F16 or F32")
+    if weight_scale != "multiply" and not packed:
+        raise SettingError("floats have no weight_scale; --weight-scale is for --form packed")
+    if names == "1bitllm" and packed:
+        raise SettingError("1bitLLM's class has floats: choose --form BF16, F16 or F32, with --for-absmean")
+    tables = embedding or ("F32" if packed else form)
+    if tables not in FLOAT_TYPES:
+        raise SettingError(f"the embedding cannot be {quote(tables)}; there are: {', '.join(FLOAT_TYPES)}")
+    choices = _Choices(form, tables, for_absmean, checked_convention(weight_scale), [], [], [])
     if file.fault is not None:
         raise file.fault
     target = os.path.abspath(os.fsdecode(folder))
@@ -84,11 +130,12 @@ def export_checkpoint(
         raise FileExistsError(17, "File exists", target)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(2, "the folder for the checkpoint does not exist", os.fsdecode(folder))
-    exported, h = class_of(file), sizes_of_file(file)
+    exported, h = class_of(file, names), sizes_of_file(file)
     tied = "output.weight" not in file.tensors or exported.family.tied
-    tensors = list(_tensors(file, exported, h, form, tied))
+    tensors = list(_tensors(file, exported, h, choices, tied))
+    linear = _linear(choices, exported)
     texts: dict[str, Any] = {
-        "config.json": config_json(file, exported, tied, form == "packed", _DTYPES[form]),
+        "config.json": config_json(file, exported, tied, linear, _DTYPES[form]),
         "generation_config.json": generation_json(file),
         **tokenizer_files(file),
     }
@@ -104,12 +151,12 @@ def export_checkpoint(
             raise FileExistsError(17, "File exists", target)
         publish_folder(part, target)
     matrices = sum(name.endswith(".weight") and name.split(".")[-2] in PROJECTIONS for name in file.tensors)
-    notes = () if form == "packed" else ("without a quantization_config transformers does not quantize activations",)
+    notes = (*_scale_notes(choices, linear), *_other_programs(exported, form))
     return ExportedFolder(size, exported.name, matrices, len(file.tensors) - matrices, notes)
 
 
 def _tensors(
-    file: File, exported: ExportClass, h: Hyperparameters, form: str, tied: bool
+    file: File, exported: ExportClass, h: Hyperparameters, choices: _Choices, tied: bool
 ) -> Iterator[tuple[NewTensor, ...]]:
     modules = {name: module for module, name in exported.family.layer.items()}
     seen = set()
@@ -122,7 +169,7 @@ def _tensors(
             module = module if module == "lm_head" else exported.prefix + module
             offset = exported.family.norm_offset if module.endswith("norm") else 0.0
             seen.add(tensor.name)
-            yield (_floats(tensor, f"{module}.weight", offset, form == "packed"),)
+            yield (_floats(tensor, f"{module}.weight", offset, choices),)
             continue
         parts = name.split(".", 2)
         word = parts[-1]
@@ -141,12 +188,12 @@ def _tensors(
         module = f"{exported.prefix}layers.{parts[1]}.{modules[word]}"
         seen.add(tensor.name)
         if bias:
-            yield (_floats(tensor, f"{module}.bias", 0.0, form == "packed"),)
+            yield (_floats(tensor, f"{module}.bias", 0.0, choices),)
         elif word in PROJECTIONS:
-            yield _matrix(file, tensor, module, word, h, form)
+            yield _matrix(file, tensor, module, word, h, choices)
         else:
             offset = 0.0 if word.endswith("_in") else exported.family.norm_offset
-            yield (_floats(tensor, f"{module}.weight", offset, form == "packed"),)
+            yield (_floats(tensor, f"{module}.weight", offset, choices),)
     optional = {"output.weight"}
     for name in ("token_embd.weight", "output_norm.weight", *(
         f"blk.{layer}.{word}.weight" for layer in range(h.layers) for word in modules if not word.endswith("_norm_in")
@@ -158,35 +205,52 @@ def _tensors(
             raise SettingError(f"the file has no tensor {quote(name)}, which {exported.name} needs")
 
 
-def _floats(tensor: Tensor, name: str, offset: float, wide: bool) -> NewTensor:
-    """A float tensor unchanged, or as F32 beside packed matrices; 1 is subtracted again from Gemma's norms.
+def _floats(tensor: Tensor, name: str, offset: float, choices: _Choices) -> NewTensor:
+    """A table in its type, a vector as F32; 1 is subtracted again from Gemma's norms.
 
-    If a model has packed matrices, transformers keeps floats in their stored type, so F16 and F32 would be mixed.
+    Tables have the type of the matrices, which is that of config.json: litespark and Jlama read no other. Beside packed
+    matrices they are F32, because transformers keeps their stored type and would mix F16 with F32.
     """
     kind = type_name(tensor)
     if kind not in FLOAT_TYPES:
         raise SettingError(f"tensor {quote(tensor.name)} is {kind}, a type that checkpoints do not have")
     tensor.require(tensor.span)
-    stored = "F32" if wide or len(tensor.shape) == 1 else kind
+    stored = "F32" if len(tensor.shape) == 1 else choices.embedding
 
     def data() -> list[bytes]:
-        return [float_words(name, floats_of(tensor) - np.float32(offset), stored)]
+        values = floats_of(tensor) - np.float32(offset)
+        words = float_words(name, values, stored)
+        if stored not in (kind, "F32") and not np.array_equal(_back(words, stored), values):
+            choices.rounded.append(f"{tensor.name} to {stored}")
+        return [words]
 
     return NewTensor(name, stored, tensor.shape, data)
 
 
-def _matrix(file: File, tensor: Tensor, module: str, word: str, h: Hyperparameters, form: str) -> tuple[NewTensor, ...]:
+def _back(words: bytes, type: str) -> NDArray[np.float32]:
+    """Words of F16 or BF16 as float32."""
+    stored = np.frombuffer(words, "<u2")
+    return from_bfloat16(stored) if type == "BF16" else stored.view("<f2").astype(np.float32)
+
+
+def _matrix(
+    file: File, tensor: Tensor, module: str, word: str, h: Hyperparameters, choices: _Choices
+) -> tuple[NewTensor, ...]:
     """A matrix, packed with its scale, or as floats; rows of queries and keys in the order of checkpoints."""
     tensor.require(tensor.span)
     heads = None
     declared = ARCHITECTURES.get(str(file.metadata.get("general.architecture")))
     if declared is not None and declared.rope == "norm":
         heads = {"attn_q": h.heads, "attn_k": h.heads_kv}.get(word)
-    if form != "packed":
+    if choices.form != "packed":
         shape = (int(tensor.shape[0]), int(tensor.shape[1]))
-        return (NewTensor(f"{module}.weight", form, shape, partial(_weights, tensor, heads, form)),)
+        if choices.for_absmean:
+            _check_for_absmean(tensor)
+        return (NewTensor(f"{module}.weight", choices.form, shape, partial(_weights, tensor, heads, choices)),)
     matrix = _one_scale(tensor)
-    stored = stored_scale(matrix.scales.reshape(-1)[0], "multiply", "F32")
+    stored = stored_scale(matrix.scales.reshape(-1)[0], choices.convention, "F32")
+    if stored.rounding.relative:
+        choices.inexact.append(tensor.name)
     return packed_tensors(module, tensor.shape, _again(tensor, heads), stored, "F32")
 
 
@@ -232,22 +296,138 @@ def _one_scale(tensor: Tensor) -> FileMatrix:
     return FileMatrix(matrix.trits, scales.reshape(1, 1))
 
 
-def _weights(tensor: Tensor, heads: int | None, form: str) -> Iterator[bytes]:
-    matrix = matrix_of(tensor)
+def _weights(tensor: Tensor, heads: int | None, choices: _Choices) -> Iterator[bytes]:
+    matrix = _one_scale(tensor) if choices.for_absmean else matrix_of(tensor)
     if matrix is None:
         weights = floats_of(tensor)
+    elif choices.for_absmean:
+        weights = for_absmean(matrix.trits, float(matrix.scales.item()), choices.form)
     else:
         group = matrix.trits.shape[1] // matrix.scales.shape[1]
         scales = matrix.scales if matrix.scales.size == 1 else np.repeat(matrix.scales, group, axis=1)
         weights = matrix.trits * scales
-    yield float_words(tensor.name, weights if heads is None else to_checkpoint_rows(weights, heads), form)
+    used = np.count_nonzero(weights)
+    if used and (matrix is not None or np.abs(weights).max() == np.abs(weights).sum(dtype=np.float64) / used):
+        choices.shares.append(used / weights.size)
+    yield float_words(tensor.name, weights if heads is None else to_checkpoint_rows(weights, heads), choices.form)
+
+
+# --- floats for absmean ----------------------------------------------------------------------------------------------
+# The mean magnitude of the floats is to be the scale s. Where a share p of the weights is not 0, these are s/p. 16-bit
+# floats would round that, by 2**-9 in BF16, so two neighboring numbers are mixed whose mean it is. They differ, and so
+# no program takes the weights for ternary ones that keep their values.
+
+
+def for_absmean(trits: NDArray[np.int8], scale: float, type: str) -> NDArray[np.float32]:
+    """Weights whose mean magnitude is the scale, and which that rule rounds to the trits.
+
+    :param trits: int8 [rows, cols]
+    :param type: F32, F16 or BF16: the type in which the weights are exact
+    :returns: float32 [rows, cols]
+    """
+    used = np.flatnonzero(trits)
+    found = np.zeros(trits.shape, dtype=np.float32)
+    if used.size:
+        size = scale * trits.size / used.size
+        low, high = _around(size, type)
+        many = round(used.size * (size - low) / (high - low))  # this many are `high`, evenly spread
+        many = min(max(many, 1), used.size - 1)
+        steps = np.arange(used.size + 1, dtype=np.int64) * many // used.size
+        found.reshape(-1)[used] = np.where(np.diff(steps), np.float32(high), np.float32(low))
+    return found * trits
+
+
+def _around(size: float, type: str) -> tuple[float, float]:
+    """A number of a type below another and one above it, so far from it that both are needed for a mean of `size`."""
+
+    def step(bits: int) -> float:
+        value = np.array(bits << 16 if type == "BF16" else bits, np.uint32)
+        return float(value.astype(np.uint16).view(np.float16) if type == "F16" else value.view(np.float32))
+
+    with np.errstate(over="ignore"):
+        bits = int(np.float16(size).view(np.uint16) if type == "F16" else np.float32(size).view(np.uint32))
+    bits = bits >> 16 if type == "BF16" else bits
+    bits -= step(bits) > size
+    near = (step(bits + 1) - step(bits)) / 16
+    low = step(bits - 1) if bits and size - step(bits) < near else step(bits)
+    high = step(bits + 2) if step(bits + 1) - size < near else step(bits + 1)
+    return low, high
+
+
+def _check_for_absmean(tensor: Tensor) -> None:
+    """Refuse a matrix that the rule cannot give back.
+
+    :raises SettingError: as `_one_scale` does, and for a scale below the least one of the rule
+    """
+    scale = float(_one_scale(tensor).scales.item())
+    if not SMALLEST_SCALE <= scale < np.inf:
+        raise SettingError(
+            f"tensor {quote(tensor.name)} has the scale {scale:.4g}; the rule of the mean magnitude gives "
+            f"{SMALLEST_SCALE:g} or more"
+        )
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def _scale_notes(choices: _Choices, linear: Mapping[str, Any]) -> Iterator[str]:
+    """What was rounded, and who computes with other scales than the file."""
+    if choices.rounded:
+        yield f"rounded: {', '.join(choices.rounded)}"
+    if choices.inexact:
+        which = f"{quote(choices.inexact[0])}{' and others' if len(choices.inexact) > 1 else ''}"
+        yield f"no F32 has the scale of {which} as its reciprocal: the last bit differs"
+    if choices.form == "packed":
+        if choices.convention == "multiply":
+            yield (
+                "llama.cpp's converter, litespark's loader for Falcon and ankhdjet divide by weight_scale, whatever "
+                "config.json says: --weight-scale divide makes a folder for them"
+            )
+        return
+    if not linear:
+        yield "without a quantization_config transformers does not quantize activations"
+    if not choices.shares:
+        return
+    least, most = (f"{share:.2f}" for share in (min(choices.shares), max(choices.shares)))
+    shares = least if least == most else f"{least} to {most}"
+    if choices.for_absmean:
+        yield (
+            f"the weights are divided by the share of them that is not 0 ({shares}): programs that do not quantize them "
+            "by their mean magnitude compute with scales that are too large"
+        )
+    elif min(choices.shares) < 1:
+        yield (
+            "programs that quantize floats by their mean magnitude (transformers with quantization_mode online, litespark, "
+            f"llama.cpp's converter for BitNet) multiply each scale by the share of weights that are not 0 ({shares}): "
+            "--for-absmean makes floats for them"
+        )
+
+
+def _other_programs(exported: ExportClass, form: str) -> Iterator[str]:
+    """What Ollama and Jlama, which also take folders, do with this one, by runs of Ollama 0.33.0-rc2 and Jlama 0.8.4."""
+    if exported.name.lower().startswith("bitnetfor"):
+        yield f"Ollama and Jlama do not know the class {exported.name}, in whatever form"
+    elif form == "packed":
+        yield "Ollama and Jlama cannot read packed matrices (U8)" + (
+            "; with --form F32 both load it" if exported.model_type == "llama" else ""
+        )
+    elif exported.name == "Qwen3ForCausalLM":
+        yield "Ollama does not know the class Qwen3ForCausalLM; Jlama was not tried"
+    elif exported.model_type != "llama":
+        yield f"Ollama and Jlama were not tried with {exported.name}"
+    else:
+        yield {
+            "F32": "Ollama (create) and Jlama load it, and compute without quantized activations",
+            "F16": "Jlama loads it, and computes without quantized activations; Ollama was tried with F32 only",
+            "BF16": "Ollama and Jlama were tried with F32, not with BF16",
+        }[form]
 
 
 # --- config files ----------------------------------------------------------------------------------------------------
 # The keys of a GGUF file give config.json and generation_config.json, for a class of transformers (`ExportClass`).
 #
 # Packed weights are marked `quantization_mode: offline`: their scale is stored beside them. `online` would quantize the
-# ternary weights again and shrink every scale by the share of zeros, so it is refused.
+# ternary weights again and shrink every scale by the share of zeros, so only floats that are made for this say it.
 
 
 class ExportClass(NamedTuple):
@@ -290,12 +470,26 @@ _BODIES: Final[Mapping[str, ExportClass]] = {
 }
 
 
-def class_of(file: File) -> ExportClass:
+#: 1bitLLM's own class, whose activation is SiLU.
+_ONE_BIT_LLM: Final = ExportClass("BitnetForCausalLM", "llama", BY_FAMILY["1bitllm"], "silu")
+
+
+def class_of(file: File, names: str = "transformers") -> ExportClass:
     """The class for a file.
 
-    :raises SettingError: for an architecture without a class of transformers here
+    :param names: one of `NAMES`
+    :raises SettingError: for an architecture without a class here
     """
+    if names not in NAMES:
+        raise SettingError(f"there are no tensor names {quote(names)}; there are: {', '.join(NAMES)}")
     name = str(file.metadata.get("general.architecture"))
+    if names == "1bitllm":
+        if name != _ONE_BIT_LLM.family.architecture:
+            raise SettingError(
+                f"1bitLLM's class has the graph of architecture {_ONE_BIT_LLM.family.architecture}, with SiLU; this file is "
+                f"of {quote(name)}"
+            )
+        return _ONE_BIT_LLM
     declared = declared_architecture(name, file.metadata, file.tensors)
     if name in _BODIES and declared is not None and declared.embedding_model:
         return _BODIES[name]
@@ -317,11 +511,27 @@ def sizes_of_file(file: File) -> Hyperparameters:
     return h
 
 
-def config_json(file: File, exported: ExportClass, tied: bool, packed: bool, dtype: str) -> dict[str, Any]:
+def _linear(choices: _Choices, exported: ExportClass) -> dict[str, Any]:
+    """What config.json says of the linear layers: class and mode, or 1bitLLM's keys; nothing of plain floats."""
+    if exported is _ONE_BIT_LLM:
+        return {"weight_bits": 1, "input_bits": 8}
+    if choices.form != "packed" and not choices.for_absmean:
+        return {}
+    return {
+        "quantization_config": {
+            "quant_method": "bitnet",
+            "linear_class": next(name for name, each in WEIGHT_SCALE.items() if each == choices.convention),
+            "quantization_mode": "online" if choices.for_absmean else "offline",
+            "modules_to_not_convert": ["lm_head"],
+        }
+    }
+
+
+def config_json(file: File, exported: ExportClass, tied: bool, linear: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     """config.json.
 
     :param tied: whether the head is the embedding
-    :param packed: whether the matrices are packed, else they are floats
+    :param linear: the keys about linear layers
     :param dtype: the default dtype in which transformers computes
     :raises SettingError: for a scaling of positions that it cannot describe
     """
@@ -360,16 +570,9 @@ def config_json(file: File, exported: ExportClass, tied: bool, packed: bool, dty
         )
     if kind == "linear" and factor != 1:
         config["rope_scaling"] = {"rope_type": "linear", "factor": _short(float(factor))}
-    if packed:
-        quantization: dict[str, Any] = {
-            "quant_method": "bitnet",
-            "linear_class": "autobitlinear",
-            "quantization_mode": "offline",
-            "modules_to_not_convert": ["lm_head"],
-        }
-        if "blk.0.attn_q_norm_in.weight" in file.tensors:
-            quantization |= {"use_rms_norm": True, "rms_norm_eps": _short(h.eps)}
-        config["quantization_config"] = quantization
+    config |= linear
+    if "quantization_config" in linear and "blk.0.attn_q_norm_in.weight" in file.tensors:
+        config["quantization_config"] |= {"use_rms_norm": True, "rms_norm_eps": _short(h.eps)}
     return config
 
 

@@ -16,6 +16,7 @@ from i2s_spec.model.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, 
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
+    from i2s_spec.model.tokenizer.tokenizer import Tokenizer
 
 _ADDED: Final = (CONTROL, USER_DEFINED)
 #: Special tokens by the name in their key, with their names in Hugging Face's files.
@@ -30,8 +31,7 @@ def tokenizer_files(file: File) -> dict[str, Any]:
     """
     tokenizer = load_tokenizer(file)
     vocabulary = tokenizer.vocabulary
-    tokens, types = vocabulary.tokens, file.metadata.get("tokenizer.ggml.token_type")
-    types = [int(kind) for kind in types] if types is not None else vocabulary.types
+    tokens, types = vocabulary.tokens, vocabulary.given_types
     used = len(tokens)
     while used and types[used - 1] == UNUSED and tokens[used - 1] == f"[PAD{used - 1}]":
         used -= 1  # rows of the embedding without a token
@@ -47,9 +47,7 @@ def tokenizer_files(file: File) -> dict[str, Any]:
     }  # fmt: skip
     files: dict[str, Any] = {"tokenizer_config.json": settings}
     if pieces:
-        files["tokenizer.model"] = b"".join(
-            _piece_model(tokens[:used], types, vocabulary.scores, tokenizer.add_space_prefix)
-        )
+        files["tokenizer.model"] = b"".join(_piece_model(tokens[:used], types, vocabulary.scores, tokenizer))
         model = _piece_merges(tokens[:used], types, vocabulary.scores)
         prefix = tokenizer.add_space_prefix
         replace = {"type": "Replace", "pattern": {"String": " "}, "content": PIECE_SPACE}
@@ -136,18 +134,45 @@ def _piece_merges(tokens: Sequence[str], types: Sequence[int], scores: Sequence[
     return _model(ids, merges, False, unknown)
 
 
-def _piece_model(tokens: Sequence[str], types: Sequence[int], scores: Sequence[float], prefix: bool) -> Iterator[bytes]:
-    """The protocol buffer of SentencePiece, as `token_files.from_tokenizer_model` reads it."""
+def _piece_model(
+    tokens: Sequence[str], types: Sequence[int], scores: Sequence[float], tokenizer: Tokenizer
+) -> Iterator[bytes]:
+    """The protocol buffer of SentencePiece (sentencepiece_model.proto), as `token_files.from_tokenizer_model` reads it.
+
+    The library refuses byte pieces without `byte_fallback`, and takes the model for a unigram one unless it is called BPE.
+    """
     for token, kind, score in zip(tokens, types, scores, strict=False):
         known = kind if NORMAL <= kind <= BYTE else UNUSED
-        yield _field(1, _field(1, token.encode()) + b"\x15" + struct.pack("<f", score) + bytes((0x18, known)))
-    yield _field(3, bytes((0x18, prefix)))
+        yield _field(1, _field(1, token.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, known))
+    trainer = _number(3, _BPE) + _number(4, len(tokens)) + _number(35, BYTE in types)
+    unknown = types.index(UNKNOWN) if UNKNOWN in types else -1
+    for field, token_id in zip((40, 41, 42), (unknown, tokenizer.bos, tokenizer.eos), strict=True):
+        found = -1 if token_id is None or token_id >= len(tokens) else token_id
+        trainer += _number(field, found)
+        if found >= 0:
+            trainer += _field(field + 5, tokens[found].encode())
+    yield _field(2, trainer)
+    yield _field(3, _number(3, tokenizer.add_space_prefix) + _number(4, False) + _number(5, True))
+
+
+#: `TrainerSpec.ModelType`.
+_BPE: Final = 2
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of bytes: its number, its length in groups of seven bits, the bytes."""
-    size, length = len(data), b""
-    while size > 0x7F:
-        length += bytes((size & 0x7F | 0x80,))
-        size >>= 7
-    return bytes((number << 3 | 2,)) + length + bytes((size,)) + data
+    """A field of bytes: its number, its length, the bytes."""
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _number(number: int, value: int) -> bytes:
+    """A field of an integer; negative ones have 64 bits."""
+    return _varint(number << 3) + _varint(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def _varint(value: int) -> bytes:
+    """An integer in groups of seven bits, the lowest first."""
+    groups = b""
+    while value > 0x7F:
+        groups += bytes((value & 0x7F | 0x80,))
+        value >>= 7
+    return groups + bytes((value,))

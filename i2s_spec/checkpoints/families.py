@@ -288,6 +288,8 @@ def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, C
     :param weight_scale: the choice made by hand
     :raises FormatError: H104 for a quantization that is not BitNet's, and if nothing says what `weight_scale` does
     """
+    if form := foreign_form(folder):
+        raise refused(form)
     about = folder.config.get("quantization_config")
     if about is None:
         if weight_scale is None and any(each.dtype == "U8" for each in folder.tensors.values()):
@@ -298,9 +300,7 @@ def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, C
         return "", "divide"
     if not isinstance(about, dict):
         raise refused("quantization_config in config.json is not an object")
-    method, linear, mode = about.get("quant_method"), about.get("linear_class"), about.get("quantization_mode")
-    if method != "bitnet":
-        raise refused(f"quantization_config says quant_method {quote(str(method))}; only bitnet is supported")
+    linear, mode = about.get("linear_class"), about.get("quantization_mode")
     if linear is not None and not (isinstance(linear, str) and linear in WEIGHT_SCALE):
         known = ", ".join(WEIGHT_SCALE)
         raise refused(f"quantization_config says linear_class {quote(str(linear))}; known are {known}")
@@ -308,6 +308,26 @@ def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, C
         known = ", ".join(_MODES)
         raise refused(f"quantization_config says quantization_mode {quote(str(mode))}; known are {known}")
     return mode or "", checked_convention(WEIGHT_SCALE[linear or "bitlinear"])
+
+
+def foreign_form(folder: Described) -> str:
+    """In what form another program quantized the weights, in words; empty for BitNet's and for none."""
+    for name, stored in folder.tensors.items():
+        module = name.removesuffix(".scales")
+        weight = folder.tensors.get(f"{module}.weight")
+        if module != name and f"{module}.biases" in folder.tensors and weight is not None and weight.dtype == "U32":
+            sizes = folder.config.get("quantization")
+            sizes = sizes if isinstance(sizes, dict) else {}
+            known = [f"{key} {sizes[key]}" for key in ("bits", "group_size") if isinstance(sizes.get(key), int)]
+            of = f" ({', '.join(known)})" if known else ""
+            return (
+                f"its matrices are packed by MLX{of}: {quote(weight.name)} is U32, with {quote(stored.name)} and .biases "
+                "beside it; import the checkpoint that they were made from"
+            )
+    about = folder.config.get("quantization_config")
+    if not isinstance(about, dict) or (method := about.get("quant_method")) == "bitnet":
+        return ""
+    return f"quantization_config says quant_method {quote(str(method)[:40])}; only bitnet is supported"
 
 
 def _seen(folder: Described) -> str:

@@ -14,24 +14,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.gguf.source import Source, is_address, open_regular, source_of
+from i2s_spec.gguf.source import Source, is_address, open_below, source_of
 from i2s_spec.safetensors.files import Checkpoint
 from i2s_spec.schema import faults
 
 # --- bounded files ---------------------------------------------------------------------------------------------------
-# JSON and text files are read as plain data: the size is limited, and a name may occur only once. A file is named by a
-# path or, on a hub, by its address.
+# JSON and text files are read as plain data: the size is limited, and a name may occur only once.
 
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
 MOST_CONFIG: Final = 1 << 20
 MOST_TOKENIZER: Final = 1 << 26
-#: A function that is called with the source of an address before it is closed.
-Closing = Callable[[Source], object]
 
 #: Most digits of a number; longer ones are too large for a float and cannot be compared with one.
 _MOST_DIGITS: Final = 300
@@ -48,59 +45,23 @@ def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatEr
     return error if path is None else error.of_file(path)
 
 
-def read_bytes(path: str, most: int, closing: Closing | None = None) -> bytes:
-    """A whole small file.
+def text_of(data: bytes, path: str) -> str:
+    """A file's bytes as UTF-8.
 
-    :param path: a path, or the address of a file on a hub
-    :param closing: called with the source of an address before it is closed
-    :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first range)
-    :raises OSError: if it is not a regular file: reading a FIFO could block forever
+    :raises FormatError: H104
     """
-    if is_address(path):
-        return _read_address(path, most, closing)
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > most:
-            raise _too_large(path, size, most)
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise refused(f"{quote(os.path.basename(path))} has more than {counted(most, 'byte')}", path)
-    return data
-
-
-def _read_address(address: str, most: int, closing: Closing | None) -> bytes:
-    source = source_of(address)
     try:
-        if source.size > most:
-            raise _too_large(address, source.size, most)
-        return source.read(0, source.size)
-    except FormatError as error:
-        raise error.of_file(address) from None
-    finally:
-        if closing is not None:
-            closing(source)
-        source.close()
-
-
-def _too_large(path: str, size: int, most: int) -> FormatError:
-    return refused(f"{quote(os.path.basename(path))} has {counted(size, 'byte')}; the limit is {most:,}", path)
-
-
-def read_text(path: str, most: int, closing: Closing | None = None) -> str:
-    """A whole small file as UTF-8."""
-    try:
-        return read_bytes(path, most, closing).decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise refused(f"{quote(os.path.basename(path))} is not UTF-8 at byte {error.start:,}", path) from None
 
 
-def read_object(path: str, most: int = MOST_CONFIG, closing: Closing | None = None) -> dict[str, Any]:
-    """A JSON file whose outermost value is an object.
+def object_of(data: bytes, path: str) -> dict[str, Any]:
+    """The bytes of a JSON file whose outermost value is an object.
 
     :raises FormatError: H104 for invalid JSON, for a name that occurs twice, for NaN and infinities
     """
-    name = quote(os.path.basename(path))
-    text = read_text(path, most, closing)
+    name, text = quote(os.path.basename(path)), text_of(data, path)
     try:
         found = json.loads(text, parse_int=_whole, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -141,15 +102,24 @@ def _reason(error: Exception) -> str:
 # --- checkpoint folder -----------------------------------------------------------------------------------------------
 
 INDEX: Final = "model.safetensors.index.json"
+#: The file that transformers takes before any index.
+SINGLE: Final = "model.safetensors"
 #: Files that an import reads besides the shards.
 TEXTS: Final = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
+CARD: Final = "README.md"
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 #: Largest index; that of a model with the most tensors that GGUF allows is smaller.
 MOST_INDEX: Final = 1 << 25
-_MOST_TEMPLATE: Final = 1 << 20
+#: Most shards, which are all open at once. Models of a trillion weights have 200.
+MOST_SHARDS: Final = 512
+MOST_TEMPLATE: Final = 1 << 20
+_MOST_CARD: Final = 1 << 22
+_ADAPTER: Final = "adapter_config.json"
+#: The names of the shards of a model.
+_NUMBERED: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 
 
 def files_read(path: str) -> list[str]:
@@ -161,7 +131,7 @@ def files_read(path: str) -> list[str]:
         names = os.listdir(path)
     except OSError:
         return []
-    read = (*TEXTS, INDEX, "README.md")
+    read = (*TEXTS, INDEX, CARD)
     return [os.path.join(path, name) for name in names if name in read or name.endswith(".safetensors")]
 
 
@@ -171,38 +141,59 @@ class CheckpointFolder:
     As a context manager it closes them, and checks whether one changed meanwhile (S903).
 
     :param path: a folder, or the address of a hub's repository or of a folder in it (`hf://ORG/REPO@REVISION`)
+    :param root: the folder that links may lead to as well, for one that was found below it
+    :param listed: only list the names; `open` does the rest
     :raises FormatError: H101, H102 for a broken shard, H104 for a folder that is not a checkpoint; S911 to S918 for
         addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
-    :raises OSError: where it cannot be read
+    :raises OSError: where it cannot be listed
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], root: str = "", *, listed: bool = False) -> None:
         #: The folder; of a hub an address that names the commit.
         self.path = os.fsdecode(path)
-        #: What the folder or the repository is called, and `ORG/REPO` of a hub.
+        #: What the folder or the repository is called, and `ORG/REPO` of a hub with its commit.
         self.title, self.repository = os.path.basename(os.path.abspath(self.path)), None
+        self.commit: str | None = None
+        #: Requests and bytes that the list of a hub's files has cost.
+        self.listing = (0, 0)
+        self._also = (root,) if root else ()
         if is_address(path):
             from i2s_spec.remote.open import pinned_folder
 
-            self.path, self.title, self.repository, self.names, _ = pinned_folder(self.path)
-        elif os.path.isdir(self.path):
-            self.names = sorted(os.listdir(self.path))
-        elif os.path.exists(self.path):
+            found = pinned_folder(self.path)
+            self.path, self.title, self.repository, self.names, self.commit, self.listing = found
+        elif not os.path.isdir(self.path) and os.path.exists(self.path):
             raise refused("a checkpoint is a folder with config.json and safetensors", self.path)
         else:
-            raise FileNotFoundError(2, "No such file or directory", self.path)
+            self.names = sorted(os.listdir(self.path))
+        #: What users should know of the choice of files, in sentences.
+        self.notes: tuple[str, ...] = ()
+        if not listed:
+            self.open()
+
+    def open(self) -> None:
+        """Read config.json and the headers of the shards.
+
+        :raises FormatError: H101, H102, H104, as above
+        """
         if "config.json" not in self.names:
-            raise refused("the folder has no config.json", self.path)
-        self.config: dict[str, Any] = read_object(self.file("config.json"))
-        shards, index = self._shards()
-        self.shards = shards
-        self.tensors = Checkpoint([self.file(name) for name in shards])
+            raise refused(self.without_config(), self.path)
+        _ = self.config  # refused before any shard is opened
+        shards, index = self.chosen(self.index)
+        if not shards:
+            raise refused(self.without_weights(), self.path)
+        self.shards = self.within_limit(shards)
+        sources: list[Source] = []
         try:
+            for name in shards:
+                sources.append(self.source(name))
+            self.tensors = Checkpoint(sources)
             if index is not None:
                 self._compare(index)
         except BaseException:
-            self.tensors.close()
+            for source in sources:
+                source.close()
             raise
 
     @property
@@ -211,12 +202,55 @@ class CheckpointFolder:
         return is_address(self.path)
 
     def file(self, name: str) -> str:
-        """The path or the address of a file of the folder."""
+        """The path or the address of a file of the folder, to be named or to be hashed; `source` opens it."""
         return f"{self.path}/{name}" if self.is_remote else os.path.join(self.path, name)
+
+    def source(self, name: str) -> Source:
+        """A file of the folder, which the caller closes.
+
+        :raises FormatError: H104 for what cannot be opened, is no regular file, or is a link that leads out of the
+            folder; S911 to S918 of a hub
+        """
+        if self.is_remote:
+            return source_of(self.file(name))
+        try:
+            return open_below(self.path, name, *self._also)
+        except FormatError as error:
+            raise refused(f"{quote(name)} was not read: {error.message}", self.file(name)) from error
+
+    def bytes_of(self, name: str, most: int) -> bytes:
+        """A whole small file.
+
+        :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first
+            range), and as `source` does
+        """
+        source = self.source(name)
+        try:
+            if source.size > most:
+                reason = f"{quote(name)} has {counted(source.size, 'byte')}; the limit is {most:,}"
+                raise refused(reason, self.file(name))
+            return source.read(0, source.size)
+        except FormatError as error:
+            raise error.of_file(self.file(name)) from None
+        finally:
+            self.done(source)
+
+    def done(self, source: Source) -> None:
+        """Close a source that was read whole."""
+        source.close()
 
     def json_of(self, name: str, most: int = MOST_CONFIG) -> dict[str, Any]:
         """A JSON file of the folder; empty where there is none."""
-        return read_object(self.file(name), most) if name in self.names else {}
+        return object_of(self.bytes_of(name, most), self.file(name)) if name in self.names else {}
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        return self.json_of("config.json")
+
+    @cached_property
+    def index(self) -> dict[str, Any] | None:
+        """The index of the shards; None where there is none."""
+        return self.json_of(INDEX, MOST_INDEX) if INDEX in self.names else None
 
     @cached_property
     def generation(self) -> dict[str, Any]:
@@ -237,9 +271,9 @@ class CheckpointFolder:
 
         :raises FormatError: H104 for one that is neither a text nor a list of texts with names
         """
-        if "chat_template.jinja" in self.names:
-            return read_text(self.file("chat_template.jinja"), _MOST_TEMPLATE)
-        found = self.json_of("chat_template.json", _MOST_TEMPLATE).get("chat_template")
+        if (name := "chat_template.jinja") in self.names:
+            return text_of(self.bytes_of(name, MOST_TEMPLATE), self.file(name))
+        found = self.json_of("chat_template.json", MOST_TEMPLATE).get("chat_template")
         found = self.tokenizer_config.get("chat_template") if found is None else found
         if isinstance(found, list):
             named = [(each.get("name"), each.get("template")) for each in found if isinstance(each, dict)]
@@ -253,7 +287,7 @@ class CheckpointFolder:
     @cached_property
     def card(self) -> dict[str, str]:
         """Plain `name: value` lines of the front matter of README.md."""
-        lines = read_text(self.file("README.md"), 1 << 22).splitlines() if "README.md" in self.names else []
+        lines = text_of(self.bytes_of(CARD, _MOST_CARD), self.file(CARD)).splitlines() if CARD in self.names else []
         if not lines or lines[0].strip() != "---":
             return {}
         found: dict[str, str] = {}
@@ -274,31 +308,98 @@ class CheckpointFolder:
     def __exit__(self, *exc: object) -> None:
         self.tensors.__exit__(*exc)
 
-    def _shards(self) -> tuple[list[str], dict[str, str] | None]:
-        """The names of the shards, and the index, if there is one: the shard of each tensor."""
-        if INDEX in self.names:
-            index = read_object(self.file(INDEX), MOST_INDEX).get("weight_map")
-            if not isinstance(index, dict) or not all(isinstance(shard, str) for shard in index.values()):
-                raise refused(f"{INDEX} has no weight_map from tensors to files", self.file(INDEX))
-            for shard in (shards := sorted(set(index.values()))):
-                if os.path.basename(shard) != shard or "\\" in shard or not shard.endswith(".safetensors"):
-                    reason = f"{INDEX} names the shard {quote(shard)}, which is not the name of a safetensors file"
-                    raise refused(reason, self.file(INDEX))
-                if shard not in self.names:
-                    raise refused(f"{INDEX} names the shard {quote(shard)}, which is missing", self.file(INDEX))
-            return shards, index
+    # --- which files are the model -----------------------------------------------------------------------------------
+
+    def chosen(self, index: Mapping[str, Any] | None) -> tuple[list[str], dict[str, str] | None]:
+        """The names of the shards of the model, and the shard of each tensor, if there is an index that counts.
+
+        Of two sets of weights it is the one that transformers takes: one file before the parts of an index.
+
+        :param index: the index file as JSON
+        :raises FormatError: H104 for an index that is none, for shards that are missing, and for several sets of parts
+        """
         found = [name for name in self.names if name.endswith(".safetensors")]
-        found = ["model.safetensors"] if "model.safetensors" in found else found
-        if found:
-            return found, None
-        pickles = [name for name in self.names if name.endswith(PICKLES)]
-        if pickles:
+        parts = [name for name in found if _NUMBERED.fullmatch(name)]
+        if SINGLE in found and not (index is not None and SINGLE in _shards_of(index)):
+            if parts:
+                self.notes = (
+                    f"the folder has two sets of weights: {quote(SINGLE)} was taken, as transformers does, and "
+                    f"{quote(parts[0])}{_and_more(parts)} left out",
+                )
+            return [SINGLE], None
+        if index is not None:
+            places = self._places(index)
+            return sorted(set(places.values())), places
+        if not parts:
+            return [name for name in found if not name.startswith("adapter_")], None
+        sets: dict[tuple[str, int], list[str]] = {}
+        for name in parts:
+            match = _NUMBERED.fullmatch(name)
+            assert match is not None
+            sets.setdefault((match[1], int(match[3])), []).append(name)
+        if len(sets) > 1:
+            several = " and ".join(quote(each[0]) for each in list(sets.values())[:2])
+            raise refused(f"{several} are of two sets of weights, and there is no {INDEX} that says which is the model")
+        ((_, total), parts), = sets.items()  # fmt: skip
+        if len(parts) != total:
+            reason = f"{quote(parts[0])} is one of {counted(total, 'shard')}, of which {len(parts):,} are there"
+            raise refused(f"{reason}, and there is no {INDEX}")
+        self.notes = (f"the shards have no {INDEX}, without which transformers does not load them; all were taken",)
+        return parts, None
+
+    def _places(self, index: Mapping[str, Any]) -> dict[str, str]:
+        """The shard of each tensor, by an index."""
+        at, places = self.file(INDEX), index.get("weight_map")
+        if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
+            raise refused(f"{INDEX} has no weight_map from tensors to files", at)
+        if not places:
+            raise refused(f"{INDEX} names no tensor: its weight_map is empty", at)
+        for shard in sorted(set(places.values())):
+            if os.path.basename(shard) != shard or "\\" in shard or not shard.endswith(".safetensors"):
+                raise refused(
+                    f"{INDEX} names the shard {quote(shard)}, which is not the name of a safetensors file", at
+                )
+            if shard not in self.names:
+                raise refused(f"{INDEX} names the shard {quote(shard)}, which is missing", at)
+        return places
+
+    def within_limit(self, shards: list[str]) -> list[str]:
+        """The same shards.
+
+        :raises FormatError: H104 for more than are opened
+        """
+        if len(shards) > MOST_SHARDS:
             raise refused(
-                f"its weights are pickles ({quote(pickles[0])}), which execute code when they are read; they were not "
-                "opened. Save the model as safetensors",
+                f"its weights are in {counted(len(shards), 'file')}; the limit is {counted(MOST_SHARDS, 'shard')}",
                 self.path,
             )
-        raise refused("the folder has no *.safetensors", self.path)
+        return shards
+
+    def without_config(self) -> str:
+        """What a folder without config.json is, in words."""
+        if _ADAPTER not in self.names:
+            return "the folder has no config.json"
+        try:
+            base = self.json_of(_ADAPTER).get("base_model_name_or_path")
+        except FormatError:
+            base = None
+        of = f" of {quote(base)}" if isinstance(base, str) and base else ""
+        return (
+            f"it is a PEFT adapter (LoRA){of}, which has only the changes of a model; merge it into its base model, and "
+            "import the merged model"
+        )
+
+    def without_weights(self) -> str:
+        """What a folder without weights is, in words."""
+        if any(name.startswith("adapter_") and name.endswith(".safetensors") for name in self.names):
+            return "the folder has the weights of a PEFT adapter (LoRA), and none of its base model; merge them first"
+        pickles = [name for name in self.names if name.endswith(PICKLES)]
+        if not pickles:
+            return "the folder has no *.safetensors"
+        return (
+            f"its weights are pickles ({quote(pickles[0])}), which execute code when they are read; they were not "
+            "opened. Save the model as safetensors"
+        )
 
     def _compare(self, index: dict[str, str]) -> None:
         """Check that the index and the shards agree."""
@@ -313,3 +414,12 @@ class CheckpointFolder:
         for name in self.tensors:
             if name not in index:
                 raise refused(f"tensor {quote(name)} is in a shard and not in {INDEX}", self.file(INDEX))
+
+
+def _shards_of(index: Mapping[str, Any]) -> set[object]:
+    places = index.get("weight_map")
+    return {each for each in places.values() if isinstance(each, str)} if isinstance(places, dict) else set()
+
+
+def _and_more(names: list[str]) -> str:
+    return " was" if len(names) == 1 else f" and {counted(len(names) - 1, 'other')} were"

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.checkpoints.families import Family, ModelSizes, Recognized, recognize, sizes_of
-from i2s_spec.checkpoints.folder import CheckpointFolder, refused
+from i2s_spec.checkpoints.folder import CheckpointFolder, files_read, refused
 from i2s_spec.checkpoints.plan import FLOAT_TYPES, Choices, PlannedTensor, planned
 from i2s_spec.checkpoints.token_files import token_lists, tokenizer_values
 from i2s_spec.convert.encode import TARGETS
 from i2s_spec.errors import quote
+from i2s_spec.gguf.atomic_file import refuse_inputs
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import keys as declared
 from i2s_spec.schema.architectures import ARCHITECTURES
@@ -93,17 +94,14 @@ def import_checkpoint(
     ):  # fmt: skip
         if chosen not in known:
             raise ValueError(f"{what} cannot be converted to {quote(chosen)}; there are: {', '.join(known)}")
+    refuse_inputs(target, *files_read(os.fsdecode(checkpoint)))
     with CheckpointFolder(checkpoint) as folder:
         recognized = recognize(folder, family, weight_scale)
         sizes = sizes_of(folder.config)
         choices = Choices(to, embedding, fallback, rule, threads or os.cpu_count() or 1)
-        tensors, tied = planned(folder, recognized, sizes, choices)
-        values = model_values(folder, recognized, sizes, tensors, name, source)
+        tensors, tied, values, factors = prepared(folder, recognized, sizes, choices, name, source)
         lists = token_lists(folder, sizes.h.vocab, recognized.family.pre, pre)
         values |= tokenizer_values(folder, lists)
-        factors = rope_factors(sizes)
-        if factors is not None and recognized.family.architecture != "llama":
-            raise refused(f"files of {recognized.family.architecture} cannot store rope_type llama3")
         with Writer(target, force=force, progress=progress) as writer:
             for key, value in values.items():
                 writer.add(key, value, _kind(key, recognized.family.architecture))
@@ -112,7 +110,7 @@ def import_checkpoint(
             for tensor in tensors:
                 writer.add_tensor(tensor.name, tensor.shape, tensor.type, folder.tensors.unchanged(tensor.data))
         read = [f"read from {folder.path}"] if folder.is_remote else []
-        notes = [*read, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
+        notes = [*read, *folder.notes, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
         if recognized.family.caution and family is None:
             notes.append(recognized.family.caution)
         if recognized.family.weight_only and to not in FLOAT_TYPES:
@@ -127,6 +125,27 @@ def import_checkpoint(
             tied,
             tuple(notes),
         )
+
+
+def prepared(
+    folder: CheckpointFolder,
+    recognized: Recognized,
+    sizes: ModelSizes,
+    choices: Choices,
+    name: str | None = None,
+    source: str | None = None,
+) -> tuple[list[PlannedTensor], bool, dict[str, Any], NDArray[np.float32] | None]:
+    """The tensors, whether the head is the embedding, the keys of the model, and the divisors of its rotation: all that
+    can be refused before weights are read, but for the tokenizer.
+
+    :raises FormatError: H104
+    """
+    tensors, tied = planned(folder, recognized, sizes, choices)
+    values = model_values(folder, recognized, sizes, tensors, name, source)
+    factors = rope_factors(sizes)
+    if factors is not None and recognized.family.architecture != "llama":
+        raise refused(f"files of {recognized.family.architecture} cannot store rope_type llama3")
+    return tensors, tied, values, factors
 
 
 def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:

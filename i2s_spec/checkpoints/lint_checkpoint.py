@@ -7,21 +7,51 @@ rule is reported as a bug. `FolderFiles` opens the files, and `gathered_facts` g
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.checkpoints.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES, Family, ModelSizes, family_of, sizes_of
-from i2s_spec.checkpoints.folder import INDEX, MOST_CONFIG, MOST_INDEX, PICKLES, read_object, refused
+from i2s_spec.checkpoints.families import (
+    ABSMEAN,
+    BY_FAMILY,
+    DERIVED,
+    PROJECTIONS,
+    SHAPES,
+    TERNARY,
+    Family,
+    ModelSizes,
+    family_of,
+    foreign_form,
+    recognize,
+    sizes_of,
+)
+from i2s_spec.checkpoints.folder import (
+    CARD,
+    INDEX,
+    MOST_CONFIG,
+    MOST_SHARDS,
+    MOST_TEMPLATE,
+    MOST_TOKENIZER,
+    PICKLES,
+    TEXTS,
+    CheckpointFolder,
+    refused,
+)
+from i2s_spec.checkpoints.import_checkpoint import prepared
+from i2s_spec.checkpoints.plan import Choices
 from i2s_spec.checkpoints.source_weights import looks_ternary
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.source import FetchingSource, Source, is_address, require_unchanged, source_of
+from i2s_spec.checkpoints.token_files import token_lists, tokenizer_values
+from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, counted, quote
+from i2s_spec.gguf.source import FetchingSource, Source, is_address, require_unchanged
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, FamilyFacts
-from i2s_spec.linter.engine import Collection
+from i2s_spec.linter.analysis.conditions import checkpoints
+from i2s_spec.linter.engine import Collection, lint
 from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Remote, Report, Sample
-from i2s_spec.linter.rule import OTHER_FORMATS, Severity, finding_of
+from i2s_spec.linter.rule import OTHER_FORMATS, Finding, Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.rules.checkpoint import code_3, head, not_finite
 from i2s_spec.linter.selection import INDISPENSABLE, selected
@@ -35,7 +65,10 @@ _OF_EVERY_BYTE: Final[tuple[str, ...]] = (head.code, code_3.code, not_finite.cod
 
 
 def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None, **keywords: Any) -> Report:
-    """Check a folder of safetensors: index and shards, names and shapes, packing, scales, the head.
+    """Check a folder of safetensors: index and shards, names and shapes, packing, scales, the head, the tokenizer.
+
+    There is an error exactly where an import refuses the folder, whichever type it is to write. Chat templates and the
+    texts in headers of shards are checked by the rules on texts of GGUF files.
 
     From a hub's repository (`hf://ORG/REPO@REVISION`), only the JSON files, the headers of the shards and the scales
     are read, by ranges and at one commit; weights are read only if the option `payload` says how much.
@@ -51,7 +84,14 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
         options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
-    name = os.fsdecode(path)
+    return _report(os.fsdecode(path), options, "")
+
+
+def _report(name: str, options: Options, root: str) -> Report:
+    """The report on a folder.
+
+    :param root: the folder below which it was found
+    """
     reading = options.reading if options.payload is not None or not is_address(name) else "none"
     left = _levels(options, options.reading != "none").keys() - (levels := _levels(options, reading != "none")).keys()
     with bounds.using(options.limits), ExitStack() as stack:
@@ -60,8 +100,10 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
 
             stack.enter_context(using(options.remote))
         collection = Collection(levels, options.suppressed_in(name))
+        wrong: set[str] = set()
 
         def report(error: FormatError, file: str) -> None:
+            wrong.add(error.code)
             if (
                 is_address(name) and error.code in faults.GONE
             ):  # parts that were not read are no fault of the checkpoint
@@ -69,7 +111,7 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
             collection.add([finding_of(located(error, file))])
 
         try:
-            folder = FolderFiles(name, stack)
+            folder = FolderFiles(name, stack, root)
         except FormatError as error:
             collection.add([finding_of(error)])
             return collection.report(name)
@@ -79,35 +121,103 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
             return collection.report(name)
         try:
             facts = gathered_facts(folder, reading, report)
-            _run(levels, facts, collection, report)
+            wrong |= _run(levels, facts, collection, report)
+            collection.add(_text_findings(facts))
             for shard, change in folder.changed():
                 report(change, shard)
+            unasked = _as_import(folder, facts, levels, wrong, report)
         except FormatError as error:
             collection.add([finding_of(error)])
             return collection.report(name, remote=folder.remote)
         size = sum(stored.source.size for stored in {s.source.name: s for s in facts.tensors.values()}.values())
         sampled = _sampled(levels, left, facts) if left or reading == "sample" else None
-        return collection.report(name, size=size, sampled=sampled, remote=folder.remote)
+        unchecked = (*unasked, *_not_examined(facts))
+        return collection.report(name, size=size, sampled=sampled, remote=folder.remote, unchecked=unchecked)
 
 
 def _run(
     levels: Mapping[str, Severity],
     facts: CheckpointFacts,
     collection: Collection,
-    report: Callable[[FormatError, str], None],
-) -> None:
-    """Run the rules.
+    report: ReportFault,
+) -> set[str]:
+    """Run the rules on checkpoints.
 
+    :returns: the codes of what was found, if it is an error by itself
     :raises FormatError: if a server does not give the bytes that a rule reads
     """
+    wrong: set[str] = set()
     for code in levels:
         rule = REGISTRY[code]
+        if rule.family != OTHER_FORMATS and code not in INDISPENSABLE:
+            continue
         try:
-            collection.add(rule.findings(facts))
+            findings = list(rule.findings(facts))
+            collection.add(findings)
+            wrong |= {code for finding in findings if finding.severity is Severity.ERROR}
         except FormatError as error:  # the file shrank while the rule ran
             report(error, error.span.path)
         except Exception as error:  # an exception in a rule is our bug; the other rules still run
             collection.bug(code, error)
+    return wrong
+
+
+def _as_import(
+    folder: FolderFiles,
+    facts: CheckpointFacts,
+    levels: Mapping[str, Severity],
+    wrong: Set[str],
+    report: ReportFault,
+) -> list[str]:
+    """Do what an import does before it writes, and report what it refuses and no rule has said.
+
+    The types are those that hold every number. Matrices of floats that are ternary already are read, unless only a part
+    of the weights is to be.
+
+    :param wrong: the codes of what was found; it grows with what is reported here
+    :returns: what could not be asked, in words
+    """
+    unasked: list[str] = []
+    if facts.family is None:
+        return unasked
+    family = BY_FAMILY[facts.family.name]
+    try:
+        if not facts.unreadable & set(TEXTS):
+            lists = token_lists(folder, sizes_of(facts.config).h.vocab, family.pre)
+            tokenizer_values(folder, lists)
+    except MissingExtra as error:
+        unasked.append(f"how the tokenizer splits text ({error})")
+    except FormatError as error:
+        report(error, error.span.path or next((name for name in _TOKENIZERS if name in folder.names), "config.json"))
+    own = {code for code, rule in REGISTRY.items() if rule.when is checkpoints and rule.severity is Severity.ERROR}
+    own -= {code for code in own if REGISTRY[code].payload and facts.reading == "none"}
+    if own - levels.keys() or wrong:
+        return unasked  # rules that were left out say the rest, and so do findings
+    try:
+        folder.open()
+        recognized, sizes = recognize(folder), sizes_of(folder.config)
+        tensors, *_ = prepared(folder, recognized, sizes, Choices("F32", "F32", compare=facts.reading == "full"))
+        for tensor in tensors if facts.reading == "full" else ():
+            if tensor.rule == TERNARY and tensor.matrix is not None:
+                tensor.matrix()
+    except FormatError as error:
+        report(error, "config.json")
+    return unasked
+
+
+#: How many files that were not examined are named.
+LISTED: Final = 4
+#: The files of a tokenizer, the one that counts first.
+_TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json")
+
+
+def _not_examined(facts: CheckpointFacts) -> Iterator[str]:
+    """The files of the folder that nothing was looked for in, in words."""
+    known = {*TEXTS, CARD, *([INDEX] if facts.index is not None else []), *facts.shards}
+    left = sorted(facts.files - known)
+    if left:
+        more = f" and {counted(len(left) - LISTED, 'other file')}" if len(left) > LISTED else ""
+        yield f"the contents of {', '.join(map(quote, left[:LISTED]))}{more}"
 
 
 def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFacts) -> Sample:
@@ -118,9 +228,12 @@ def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFa
     return Sample(tuple(sorted(left)), tuple(code for code in sorted(part) if code in levels))
 
 
-def lint_folder(path: str, options: Options) -> dict[str, Any]:
-    """The same as plain data, for `i2s_spec.linter.paths`; the function can be pickled."""
-    return lint_checkpoint(path, options).as_dict()
+def lint_folder(path: str, options: Options, root: str = "") -> dict[str, Any]:
+    """The same as plain data, for `i2s_spec.linter.paths`; the function can be pickled.
+
+    :param root: the folder below which it was found; links may lead to what is below that
+    """
+    return _report(path, options, root).as_dict()
 
 
 def _levels(options: Options, payload: bool) -> dict[str, Severity]:
@@ -128,65 +241,71 @@ def _levels(options: Options, payload: bool) -> dict[str, Severity]:
     levels = selected(
         options.profile, options.select, options.ignore, options.severity, payload=payload, other_format=True
     )
-    return {code: level for code, level in levels.items() if code[0] == OTHER_FORMATS or code in INDISPENSABLE}
+    return {
+        code: level
+        for code, level in levels.items()
+        if code[0] == OTHER_FORMATS or code in INDISPENSABLE or code.startswith(TEXT_RULES)
+    }
 
 
 # --- folder files ----------------------------------------------------------------------------------------------------
 # The files are on this machine, or on a hub.
 
-#: Most shards that are read from a hub: each needs megabytes and a connection. Models of a trillion weights have 200.
-MOST_SHARDS: Final = 512
 
-
-class FolderFiles:
-    """The files of a folder of this machine, or of a hub's repository: read by ranges, all of one commit.
+class FolderFiles(CheckpointFolder):
+    """The files of a folder, each opened on its own; on a hub all together stay within the budget of one file.
 
     :param path: a folder, or an address for `pinned_folder`
     :param stack: the exit stack that keeps the shards open
+    :param root: the folder below which it was found
     :raises FormatError: S911 to S918 for addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises OSError: where the folder cannot be listed
     """
 
-    def __init__(self, path: str, stack: ExitStack) -> None:
+    def __init__(self, path: str, stack: ExitStack, root: str = "") -> None:
         self._stack = stack
         self._begin = time.monotonic()
-        self._open: list[Source] = []
-        self._sound: list[tuple[str, Source]] = []
-        self._requests = self._bytes = self._shards = 0
-        self.is_remote = is_address(path)
-        if self.is_remote:
-            from i2s_spec.remote.open import pinned_folder
+        self._shards: dict[str, Source] = {}
+        self._sound: list[str] = []
+        self._small: dict[str, bytes] = {}
+        super().__init__(path, root, listed=True)
+        self._requests, self._bytes = self.listing
 
-            found = pinned_folder(path)
-            self._place, self.names, self._commit = found.address, frozenset(found.names), found.commit
-        else:
-            self._place, self.names = path, frozenset(os.listdir(path))
+    def source(self, name: str) -> Source:
+        """A file; a shard that is open already is not opened again.
 
-    def json(self, name: str, most: int) -> dict[str, Any]:
-        """A JSON file.
-
-        :raises FormatError: H104, and S911 to S918 of a hub
-        :raises OSError: where it cannot be read
+        :raises FormatError: as for any folder, and S917 where its files together cost too much
         """
-        return read_object(self._file(name), most, self._close)
+        if name in self._shards:
+            return self._shards[name]
+        self._check_budget()
+        return super().source(name)
+
+    def bytes_of(self, name: str, most: int) -> bytes:
+        """A whole small file; those of a MiB at most are read only once."""
+        data = self._small.get(name)
+        if data is None or len(data) > most:
+            data = super().bytes_of(name, most)
+            if len(data) <= MOST_CONFIG:
+                self._small[name] = data
+        return data
+
+    def done(self, source: Source) -> None:
+        usage = getattr(source, "usage", (0, 0))  # a file of the hub's cache costs nothing
+        self._requests += usage[0]
+        self._bytes += usage[1]
+        super().done(source)
 
     def shard(self, name: str) -> Checkpoint:
         """The tensors of a shard; only its header is read.
 
         :raises FormatError: H101, H102, H104, and S911 to S918 of a hub
-        :raises OSError: where it cannot be read
         """
-        if self.is_remote and self._shards == MOST_SHARDS:
-            reason = TrustedText(f"more than {MOST_SHARDS:,} shards would be read, which is the limit on servers")
-            raise FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=reason)
-        self._check_budget()
-        self._shards += 1
-        source = source_of(self._file(name))
+        self._shards[name] = source = self.source(name)  # requests for a broken shard count, too
         self._stack.callback(source.close)
-        self._open.append(source)  # requests for a broken shard count, too
         opened = Checkpoint([source])
-        self._sound.append((name, source))
+        self._sound.append(name)
         if isinstance(source, FetchingSource):  # all scales are requested together
             scales = (each for each in opened.values() if each.name.endswith("_scale") and each.nbytes <= 4)
             source.expect((each.start, each.stop) for each in scales)
@@ -194,31 +313,23 @@ class FolderFiles:
 
     def changed(self) -> Iterator[tuple[str, FormatError]]:
         """Shards that changed since they were opened, each with its error (12.4-2)."""
-        for name, source in self._sound:
+        for name in self._sound:
             try:
-                require_unchanged(source)
+                require_unchanged(self._shards[name])
             except FormatError as error:
                 yield name, error
 
     @property
     def remote(self) -> Remote | None:
         """The requests and bytes since the folder was listed; None for a folder of this machine."""
-        return Remote(self._commit, *self._spent()) if self.is_remote else None
-
-    def _file(self, name: str) -> str:
-        return f"{self._place}/{name}" if self.is_remote else os.path.join(self._place, name)
-
-    def _close(self, source: Source) -> None:
-        usage = getattr(source, "usage", (0, 0))  # a file of the hub's cache costs nothing
-        self._requests += usage[0]
-        self._bytes += usage[1]
+        return Remote(self.commit, *self._spent()) if self.is_remote else None
 
     def _spent(self) -> tuple[int, int]:
-        usages = [getattr(source, "usage", (0, 0)) for source in self._open]
+        usages = [getattr(source, "usage", (0, 0)) for source in self._shards.values()]
         return self._requests + sum(each[0] for each in usages), self._bytes + sum(each[1] for each in usages)
 
     def _check_budget(self) -> None:
-        """Check that all files together stay within the budget of one file, before the next header is read.
+        """Check that all files together stay within the budget of one file, before the next one is read.
 
         :raises FormatError: S917
         """
@@ -232,6 +343,71 @@ class FolderFiles:
         for name, value in spent.items():
             if value > (most := getattr(policy, name)):
                 raise over_budget(name, most)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+# Rules on texts in GGUF files also hold for those of a checkpoint: they are put into a file that has nothing else.
+
+#: The rules on texts.
+TEXT_RULES: Final = "S2"
+#: Most of a text that is examined; rules say what of a longer one was not read.
+_MOST_TEXT: Final = 1 << 20
+_MOST_TEXTS: Final = 256
+
+
+def _texts(folder: FolderFiles, metadata: Mapping[str, Any]) -> list[tuple[str, str, bool, str]]:
+    """The texts of a folder: file, what it is in words that need no escaping, whether it is a template, and the text.
+
+    Every template counts, whichever of them an import takes; what cannot be read has its own finding.
+    """
+    found: list[tuple[str, str, bool, str]] = []
+    for name in folder.names:
+        with suppress(FormatError):
+            if name.endswith(".jinja"):
+                text = folder.bytes_of(name, MOST_TEMPLATE).decode(errors="replace")
+                found.append((name, f"the chat template {quote(name)}", True, text))
+            elif name.endswith(".json") and ("chat_template" in name or name in _CONFIGS):
+                found += _templates_in(name, folder.json_of(name, MOST_TOKENIZER).get("chat_template"))
+    for shard, about in metadata.items():
+        for key, value in about.items() if isinstance(about, dict) else ():
+            text = value if isinstance(value, str) else ""
+            template = "chat_template" in key or "{%" in text or "{{" in text
+            found.append((shard, f"{quote(key)} in the header of {quote(shard)}", template, text))
+    names = [name for name in folder.names if not name.isprintable()]
+    return [*found, *((name, "the name of a file", False, name) for name in names)][:_MOST_TEXTS]
+
+
+#: JSON files that may have chat templates.
+_CONFIGS: Final = ("tokenizer_config.json", "processor_config.json")
+
+
+def _templates_in(file: str, value: Any) -> Iterator[tuple[str, str, bool, str]]:
+    """The templates of a JSON file: one, or several by name."""
+    if isinstance(value, list):
+        value = {str(each.get("name")): each.get("template") for each in value if isinstance(each, dict)}
+    for name, text in value.items() if isinstance(value, dict) else [("", value)]:
+        if isinstance(text, str):
+            yield file, f"the chat template {f'{quote(name)} ' if name else ''}in {quote(file)}", True, text
+
+
+def _text_findings(facts: CheckpointFacts) -> Iterator[Finding]:
+    """The findings of the rules on texts, each at its file."""
+    if not facts.texts:
+        return
+    keys: list[bytes] = []
+    data = b"GGUF" + struct.pack("<IQQ", 3, 0, len(facts.texts))
+    for number, (_, _, template, text) in enumerate(facts.texts):
+        keys.append(f"{'tokenizer.chat_template' if template else 'checkpoint.text'}.{number}".encode())
+        value = text.encode("utf-8", "replace")[:_MOST_TEXT]
+        data += struct.pack("<Q", len(keys[-1])) + keys[-1] + struct.pack("<IQ", 8, len(value)) + value
+    for finding in lint(data, Options(select=(TEXT_RULES,))).findings:
+        for number, (file, what, _, _) in enumerate(facts.texts):
+            if finding.span.path.startswith(f"key_values[{number}]."):
+                details = {
+                    name: TrustedText(what) if value == keys[number] else value
+                    for name, value in finding.details.items()
+                }
+                yield finding._replace(span=Span(0, 0, file), details=details, excerpt=None)
 
 
 # --- gathered facts --------------------------------------------------------------------------------------------------
@@ -258,44 +434,90 @@ def gathered_facts(folder: FolderFiles, reading: str, report: ReportFault) -> Ch
     :param report: called with each error, and the file's name
     :raises FormatError: if `report` raises it
     """
-    files = folder.names
+    unreadable: set[str] = set()
 
-    def json_of(name: str, most: int) -> dict[str, Any] | None:
+    def tried(name: str, read: Callable[[], Any], default: Any) -> Any:
         try:
-            return folder.json(name, most) if name in files else None
+            return read()
         except FormatError as error:
+            unreadable.add(name)
             report(error, name)
-        except OSError as error:
-            report(refused(f"{quote(name)} cannot be read: {error.strerror}"), name)
-        return {}
+            return default
 
-    config = json_of("config.json", MOST_CONFIG)
-    if config is None:
-        report(refused("the folder has no config.json"), "config.json")
-    index = json_of(INDEX, MOST_INDEX)
+    config = tried("config.json", lambda: folder.config, {})
+    if "config.json" not in folder.names:
+        report(refused(folder.without_config()), "config.json")
+    index = tried(INDEX, lambda: folder.index, {})
     shards: dict[str, Mapping[str, Stored]] = {}
-    for name in sorted(each for each in files if each.endswith(".safetensors")):
-        try:
-            shards[name] = folder.shard(name)
-        except FormatError as error:
-            report(error, name)
-        except OSError as error:
-            report(refused(f"{quote(name)} cannot be read: {error.strerror}"), name)
-    if not any(each.endswith(".safetensors") for each in files):
-        pickles = sorted(each for each in files if each.endswith(PICKLES))
-        reason = "the folder has no *.safetensors"
-        if pickles:
-            reason = f"its weights are pickles ({quote(pickles[0])}), which execute code when they are read"
-        report(refused(reason), pickles[0] if pickles else "config.json")
-    facts = CheckpointFacts(config or {}, index, files, shards, None, "", reading)
+    metadata: dict[str, Any] = {}
+    chosen = _shard_names(folder, index, report)
+    for name in chosen:
+        opened = tried(name, partial(folder.shard, name), None)
+        if opened is not None:
+            shards[name] = opened
+            metadata[name] = next(iter(opened.metadata.values()))
+    texts: dict[str, Callable[[], Any]] = {
+        "generation_config.json": lambda: folder.generation,
+        "tokenizer_config.json": lambda: folder.tokenizer_config,
+        CARD: lambda: folder.card,
+    }
+    if "tokenizer.model" in folder.names:
+        texts["added_tokens.json"] = lambda: folder.json_of("added_tokens.json")
+    else:
+        texts["tokenizer.json"] = lambda: folder.tokenizer
+    for name, each in texts.items():
+        tried(name, each, None)
+    if "tokenizer_config.json" not in unreadable:
+        own = next((name for name in folder.names if name.startswith("chat_template.")), "tokenizer_config.json")
+        tried(own, lambda: folder.chat_template, None)
+    facts = CheckpointFacts(
+        config, index, frozenset(folder.names), shards, reading, unreadable=frozenset(unreadable), notes=folder.notes,
+        texts=_texts(folder, metadata), code=tuple(_code(folder)),
+    )  # fmt: skip
     if config and facts.tensors:
+        read = _Read(config, facts.tensors)
+        facts.foreign = foreign_form(read)
         try:
-            facts.family = _family(_Read(config, facts.tensors))
+            facts.family = None if facts.foreign else _family(read)
         except _Unknown as reason:
             facts.unknown = str(reason)
         except FormatError as error:
             report(error, "config.json")
     return facts
+
+
+def _shard_names(folder: FolderFiles, index: Mapping[str, Any] | None, report: ReportFault) -> list[str]:
+    """The shards to read: those of the model; with an index that is wrong, which a rule says, all."""
+    names: list[str] = []
+    try:
+        names = folder.chosen(index)[0]
+        folder.within_limit(names)
+    except FormatError as error:
+        if index is None or names:
+            report(error, INDEX)
+            return []
+        names = [name for name in folder.names if name.endswith(".safetensors")][:MOST_SHARDS]
+    if not names:
+        pickle = next((name for name in folder.names if name.endswith(PICKLES)), "config.json")
+        report(refused(folder.without_weights()), pickle)
+    return names
+
+
+def _code(folder: FolderFiles) -> Iterator[tuple[str, str]]:
+    """The files that execute code when they are loaded, and the settings that load some: file, and what it is."""
+    for name in folder.names:
+        if name.endswith(PICKLES):
+            yield name, "is a pickle, which executes code when it is read; it was not opened"
+        elif name.endswith(".py"):
+            yield name, "is a Python module, which trust_remote_code executes; it was not opened"
+    for name in ("config.json", "tokenizer_config.json"):
+        found = None
+        with suppress(FormatError):
+            found = folder.json_of(name, MOST_TOKENIZER).get("auto_map")
+        if found:
+            some = next(iter(found.values()), None) if isinstance(found, dict) else found
+            some = some[0] if isinstance(some, list) and some else some
+            yield name, f"names Python code in auto_map, {quote(str(some)[:80])}, which trust_remote_code executes"
 
 
 class _Unknown(Exception):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.checkpoints.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES, ModelSizes, Recognized
+from i2s_spec.checkpoints.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES, TERNARY, ModelSizes, Recognized
 from i2s_spec.checkpoints.folder import CheckpointFolder, refused
 from i2s_spec.checkpoints.source_weights import (
     FloatMatrix,
@@ -25,6 +25,7 @@ from i2s_spec.checkpoints.source_weights import (
     float_windows,
     floats,
     looks_ternary,
+    not_ternary,
     packed_matrix,
 )
 from i2s_spec.codec import blocks_native
@@ -51,6 +52,7 @@ class PlannedTensor(NamedTuple):
     :param source: its name in the checkpoint; empty if it is computed from config.json
     :param rule: the rule of a ternary matrix; empty for floats
     :param data: a function that makes its bytes
+    :param matrix: a function that reads a ternary matrix as trits; None for floats
     """
 
     name: str
@@ -59,6 +61,7 @@ class PlannedTensor(NamedTuple):
     source: str
     rule: str
     data: Callable[[], Iterator[bytes]]
+    matrix: Callable[[], TernaryMatrix | FloatMatrix] | None = None
 
 
 class Choices(NamedTuple):
@@ -68,6 +71,7 @@ class Choices(NamedTuple):
     :param embedding: type of the embedding and the head
     :param fallback: type of matrices that `to` cannot hold; without it they are refused
     :param rule: `absmean` or `ternary` for all floats, instead of the rule that is found
+    :param compare: whether a head is compared with the embedding; if not, one of its type and shape counts as equal
     """
 
     to: str = "I2_S"
@@ -75,6 +79,7 @@ class Choices(NamedTuple):
     fallback: str | None = None
     rule: str | None = None
     threads: int = 1
+    compare: bool = True
 
 
 def planned(
@@ -112,7 +117,7 @@ class _Plan:
         self.choices = choices
         self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
         self.misfits: dict[tuple[int, ...], str] = {}
-        self.rules: set[str] = set()
+        self.matrices: list[tuple[tuple[int, ...], str, Callable[[], TernaryMatrix | FloatMatrix]]] = []
         self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
@@ -190,7 +195,7 @@ class _Plan:
         if table is None or (table.dtype, table.shape) != (head.dtype, head.shape):
             return False
         step = 1 << 22
-        places = range(0, head.nbytes, step)
+        places = range(0, head.nbytes if self.choices.compare else 0, step)
         return all(
             head.read(at, min(at + step, head.nbytes)) == table.read(at, min(at + step, head.nbytes)) for at in places
         )
@@ -224,18 +229,20 @@ class _Plan:
             stored = self.stored(source, shape)
             rule = self.choices.rule or self._rule(stored)
             read = partial(float_matrix, stored, rule, self.choices.threads, self.room)
-        self.rules.add(rule)
+        self.matrices.append((shape, rule, read))
         type = self.choices.to
         if why := why_not(type, shape):
             self.misfits.setdefault(shape, why)
             type = self.choices.fallback or type
-        make = partial(_matrix_bytes, f"{target}.weight", read, heads, type, self.choices.threads)
-        return PlannedTensor(f"{target}.weight", shape, type, source, rule, make)
+        make = partial(_matrix_bytes, f"{target}.weight", read, heads, type, self.choices.threads, self.fitting)
+        return PlannedTensor(f"{target}.weight", shape, type, source, rule, make, read)
 
     def _rule(self, stored: Stored) -> str:
         """The rule for a matrix of floats: ternary already, or float weights of the training."""
         if not looks_ternary(stored):
-            return self.family.rule
+            if self.family.rule != ABSMEAN and self.mode != "online":
+                raise not_ternary(stored)
+            return ABSMEAN
         if self.family.rule == ABSMEAN and self.mode == "online":
             raise refused(
                 f"tensor {quote(stored.name)} is ternary already, and quantization_mode online would quantize it again: "
@@ -264,21 +271,44 @@ class _Plan:
         """Refuse matrices that the type cannot hold, and name the types that can."""
         if self.misfits and self.choices.fallback is None:
             shape, why = next(iter(self.misfits.items()))
-            rest = f" The types that can hold all matrices are {', '.join(fitting(set(self.misfits)))}."
+            rest = f" The types that can hold all matrices are {', '.join(self.fitting())}."
             raise refused(f"{self.choices.to} cannot hold a matrix of shape {list(shape)}: {why}.{rest}")
-        if len(self.rules) > 1:
-            raise refused(
-                f"the matrices need different rules: {', '.join(sorted(self.rules))}; --rule sets one rule for all"
-            )
+        rules = {rule for _, rule, _ in self.matrices}
+        if len(rules) > 1:
+            way = "" if "packed" in rules else "; --rule absmean converts all of them as BitLinear does"
+            raise refused(f"the matrices need different rules: {', '.join(sorted(rules))}{way}")
+
+    def fitting(self) -> list[str]:
+        """The types that can hold all matrices with their scales; those that are ternary already are read for this."""
+        left = list(TARGETS)
+        for shape, rule, read in self.matrices:
+            left = [type for type in left if not why_not(type, shape)]
+            if rule == TERNARY:
+                matrix = read()
+                left = [type for type in left if isinstance(matrix, TernaryMatrix) and _keeps_scales(type, matrix)]
+        return left
 
 
 def _matrix_bytes(
-    name: str, read: Callable[[], TernaryMatrix | FloatMatrix], heads: int | None, type: str, threads: int
+    name: str,
+    read: Callable[[], TernaryMatrix | FloatMatrix],
+    heads: int | None,
+    type: str,
+    threads: int,
+    fitting: Callable[[], list[str]],
 ) -> Iterator[bytes]:
     """Reorder the rows of queries and keys for an architecture that rotates neighbors, if heads are given."""
     matrix = read()
     if heads is not None:
         matrix = matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
+    scales = matrix.scales.shape
+    if scales[1] > 1 or scales[0] > 1:
+        group = matrix.shape[1] // scales[1]
+        if not _group_fits(type, group, matrix.shape[1]):
+            raise refused(
+                f"tensor {quote(name)} has a scale for every {counted(group, 'weight')}, which {type} cannot store; "
+                f"{', '.join(fitting())} can store all matrices"
+            )
     yield from encoded(name, matrix, type, threads)
 
 
@@ -320,15 +350,34 @@ def why_not(type: str, shape: tuple[int, ...]) -> str | None:
     return None
 
 
-def fitting(shapes: set[tuple[int, ...]]) -> list[str]:
-    """The types that can hold all of these shapes."""
-    return [type for type in TARGETS if not any(why_not(type, shape) for shape in shapes)]
+def _group_fits(type: str, group: int, cols: int) -> bool:
+    """Whether a type can store a scale for every group of a row of so many columns."""
+    if type not in BLOCK_TYPES:
+        return type in FLOAT_TYPES
+    own = BLOCK_TYPES[type].group_elements(cols)
+    return bool(own) and group % own == 0
+
+
+def _keeps_scales(type: str, matrix: TernaryMatrix) -> bool:
+    """Whether a type stores the scales of a matrix, which its shape fits."""
+    scales, (rows, cols) = matrix.scales, matrix.shape
+    if scales.size == 1:
+        try:
+            Encoder(Form(type, (rows, cols)), matrix.scale)
+        except ValueError:
+            return False
+        return True
+    if not _group_fits(type, cols // scales.shape[1], cols):
+        return False
+    with np.errstate(over="ignore"):
+        rounded = {"F16": scales.astype(np.float16).astype(np.float32), "BF16": from_bfloat16(to_bfloat16(scales))}
+    return type not in rounded or np.array_equal(rounded[type], scales)
 
 
 def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: int) -> Iterator[bytes]:
     """The bytes of a matrix, a window at a time.
 
-    :raises FormatError: H104 for group scales that the type does not have, and for scales that it cannot hold
+    :raises FormatError: H104 for scales that the type cannot hold
     """
     try:
         if isinstance(matrix, TernaryMatrix) and matrix.scales.size > 1:
@@ -358,15 +407,7 @@ def _grouped(name: str, matrix: TernaryMatrix, type: str) -> Iterator[bytes]:
             scales = np.repeat(matrix.scales[start : start + step], group, axis=1)
             yield float_words(name, matrix.trits[start : start + step] * scales, type, exact=True)
         return
-    target = 0
-    if type in BLOCK_TYPES:
-        target = BLOCK_TYPES[type].group_elements(cols)
-    if not target or group % target:
-        fits = [each for each, layout in BLOCK_TYPES.items() if group % layout.group_elements(cols) == 0]
-        raise refused(
-            f"tensor {quote(name)} has a scale for every {counted(group, 'weight')}, which {type} cannot store; "
-            f"{', '.join([*(each for each in fits if not why_not(each, (rows, cols))), *FLOAT_TYPES])} can"
-        )
+    target = BLOCK_TYPES[type].group_elements(cols)
     scales = np.repeat(matrix.scales, group // target, axis=1)
     used = matrix.trits.reshape(rows, -1, target).any(axis=2)
     scales = np.where(used, scales, np.float32(0))

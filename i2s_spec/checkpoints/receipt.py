@@ -24,7 +24,7 @@ import numpy as np
 
 from i2s_spec._version import __version__
 from i2s_spec.checkpoints.families import quantization_of, sizes_of
-from i2s_spec.checkpoints.folder import TEXTS, CheckpointFolder, read_object, refused
+from i2s_spec.checkpoints.folder import TEXTS, CheckpointFolder, object_of, refused
 from i2s_spec.checkpoints.import_checkpoint import Imported, import_checkpoint
 from i2s_spec.checkpoints.receipt_checks import (
     CHECKS,
@@ -33,11 +33,11 @@ from i2s_spec.checkpoints.receipt_checks import (
     POSITIONS,
     Check,
     concluded,
-    hashes,
     keys_check,
     lint_check,
     logits_check,
     matrix_of,
+    tensor_hashes,
     text_check,
     weight_checks,
 )
@@ -46,7 +46,7 @@ from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, give_name, refuse_taken, unfinished_folder
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import chunks, source_of
+from i2s_spec.gguf.source import Source, chunks, read_regular, source_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 
@@ -87,6 +87,7 @@ def make_receipt(
         raise ValueError(f"unknown check {quote(min(unknown))}; there are: {', '.join(CHECKS)}")
     with CheckpointFolder(checkpoint) as folder, open_file(path) as file:
         _require_words(folder, weight_scale)
+        tensors = tensor_hashes(file)
         witness = Witness(folder, rule, weight_scale)
         made: list[Check] = []
         if set(only) & set("abcde"):
@@ -112,10 +113,10 @@ def make_receipt(
             "schema_version": SCHEMA_VERSION,
             "tool": f"i2s-spec {__version__}",
             "file": _identity(path),
-            "checkpoint": [_identity(folder.file(name)) for name in _files(folder)],
+            "checkpoint": [_identity(folder.file(name), folder.source(name)) for name in _files(folder)],
             "choices": {"rule": rule, "weight_scale": weight_scale},
             "checks": [check.as_dict() for check in checks],
-            "tensors": {name: hashes(tensor) for name, tensor in file.tensors.items()},
+            "tensors": tensors,
         }
 
 
@@ -155,11 +156,11 @@ def embed_receipt(receipt: Mapping[str, Any], path: Path) -> dict[str, Any]:
     :raises FormatError, OSError: as `rewrite` does
     """
     with open_file(path) as file:
-        if {name: hashes(tensor) for name, tensor in file.tensors.items()} != receipt["tensors"]:
+        if tensor_hashes(file) != receipt["tensors"]:
             raise ValueError("the receipt is about another file: tensors differ")
     embed(receipt, path)
     with open_file(path) as file:
-        tensors = {name: hashes(tensor) for name, tensor in file.tensors.items()}
+        tensors = tensor_hashes(file)
         again = lint_check(file).as_dict()
     if tensors != receipt["tensors"]:
         raise ValueError("tensors changed while the receipt was written to the file")
@@ -200,7 +201,7 @@ def verify_receipt(
                 "schema_version": SCHEMA_VERSION, "tool": f"i2s-spec {__version__}", "file": _identity(path),
                 "checkpoint": [], "choices": read["choices"],
                 "checks": [check.as_dict() for check in sorted([*checks, lint_check(file)], key=lambda check: check.id)],
-                "tensors": {name: hashes(tensor) for name, tensor in file.tensors.items()},
+                "tensors": tensor_hashes(file),
             }  # fmt: skip
     now["changed"] = _differences(read, now)
     return now
@@ -212,7 +213,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     :raises FormatError: H105 for what is not a receipt
     """
     try:
-        found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+        found = object_of(read_regular(path, _MOST_RECEIPT), os.fsdecode(path))
     except FormatError as error:
         raise _no_receipt(path, error.details["reason"]) from None
     return checked_receipt(found, path)
@@ -225,7 +226,15 @@ def checked_receipt(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     :raises FormatError: H105 for other data
     """
     kinds = {"file": dict, "checkpoint": list, "choices": dict, "checks": list, "tensors": dict}
-    if found.get("schema_version") != SCHEMA_VERSION or not all(isinstance(found.get(k), v) for k, v in kinds.items()):
+    if (
+        found.get("schema_version") != SCHEMA_VERSION
+        or not all(isinstance(found.get(k), v) for k, v in kinds.items())
+        or not all(
+            isinstance(each, dict) for each in (*found["checkpoint"], *found["checks"], *found["tensors"].values())
+        )
+        or not all(isinstance(check.get(word), str) for check in found["checks"] for word in ("id", "status"))
+        or not all(isinstance(choice, str | None) for choice in found["choices"].values())
+    ):
         raise _no_receipt(path, f"it does not have the form of version {SCHEMA_VERSION}")
     return dict(found)
 
@@ -242,17 +251,17 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         if old is None or new is None:
             found.append(f"tensor {quote(name)} is {'not in the receipt' if old is None else 'missing'}")
         elif old != new:
-            keys = [key for key in new if not isinstance(old, dict) or old.get(key) != new[key]]
+            keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
             found.append(f"tensor {quote(name)} differs: {', '.join(keys)}")
     if not found and before["file"].get("sha256", now["file"]["sha256"]) != now["file"]["sha256"]:
         found.append("the tensors are equal, but other bytes of the file differ")
     if now["checkpoint"]:
-        old_files = {str(each.get("name")): each for each in before["checkpoint"] if isinstance(each, dict)}
+        old_files = {str(each.get("name")): each for each in before["checkpoint"]}
         new_files = {each["name"]: each for each in now["checkpoint"]}
         for name in sorted({*old_files, *new_files}):
             if old_files.get(name) != new_files.get(name):
                 found.append(f"{quote(name)} of the checkpoint differs")
-    status = {each.get("id"): each.get("status") for each in before["checks"] if isinstance(each, dict)}
+    status = {each["id"]: each["status"] for each in before["checks"]}
     for check in now["checks"]:
         if check["status"] == FAILED and status.get(check["id"]) != FAILED:
             found.append(f"check {check['id']} fails now")
@@ -264,8 +273,9 @@ def _files(folder: CheckpointFolder) -> list[str]:
     return [*(name for name in TEXTS if name in folder.names), *folder.shards]
 
 
-def _identity(path: Path) -> dict[str, Any]:
-    source, name = source_of(path), os.path.basename(os.fsdecode(path))
+def _identity(path: Path, source: Source | None = None) -> dict[str, Any]:
+    """Name, size and digest of a file; a source that is given is closed."""
+    source, name = source or source_of(path), os.path.basename(os.fsdecode(path))
     try:
         digest = hashlib.sha256()
         for chunk in chunks(source, 0, source.size):
@@ -287,7 +297,11 @@ def _base_check(file: File, base: Path | None) -> Check:
             word = name.removesuffix(".weight").rpartition(".")[2]
             if word not in LINEAR or name not in other.tensors or other.tensors[name].shape != tensor.shape:
                 continue
-            ours, theirs = matrix_of(tensor), matrix_of(other.tensors[name])
+            ours = matrix_of(tensor)
+            try:
+                theirs = matrix_of(other.tensors[name])
+            except ValueError as error:
+                raise refused(f"tensor {quote(name)} of the base model: {error}", base) from None
             if ours is not None and theirs is not None:
                 changed += int(np.count_nonzero(ours.trits != theirs.trits))
                 total += ours.trits.size

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.checkpoints.folder import MOST_TOKENIZER, read_bytes
+from i2s_spec.checkpoints.folder import MOST_TOKENIZER
 from i2s_spec.checkpoints.reference_import import LINEAR, CheckpointForward, Witness, WitnessMatrix
 from i2s_spec.checkpoints.token_files import (
     PROBES,
@@ -24,8 +25,9 @@ from i2s_spec.checkpoints.token_files import (
 )
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
+from i2s_spec.compare.hash import require_own_bytes
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, counted, quote
-from i2s_spec.model.text.chat import Message, render
+from i2s_spec.model.text.chat import SECONDS, Message, render
 from i2s_spec.model.tokenizer.tokenizer import CHECK_TEXT, load_tokenizer
 from i2s_spec.schema.architectures import ARCHITECTURES
 
@@ -103,8 +105,14 @@ def type_name(tensor: Tensor) -> str:
 
 
 def floats_of(tensor: Tensor) -> NDArray[np.float32]:
-    """A float tensor as float32."""
-    return tensor.array().astype(np.float32)
+    """A float tensor as float32.
+
+    :raises ValueError: for other types
+    """
+    try:
+        return tensor.array().astype(np.float32)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def matrix_of(tensor: Tensor) -> FileMatrix | None:
@@ -121,15 +129,29 @@ def matrix_of(tensor: Tensor) -> FileMatrix | None:
     return None
 
 
-def hashes(tensor: Tensor) -> dict[str, Any]:
-    """The record of a tensor: its type, shape, the hash of its bytes; for trits also their hash, counts and scales.
+def tensor_hashes(file: File) -> dict[str, dict[str, Any]]:
+    """The record of each tensor: its type, shape, the hash of its bytes; for trits also their hash, counts and scales.
 
-    `trits` is the SHA-256 of int8 -1, 0, +1 row by row: equal in every type that holds the same trits.
+    `trits` is the SHA-256 of int8 -1, 0, +1 row by row: equal in every type that holds the same trits. A matrix that
+    is faulty, as by an unused code, has only the hash of its bytes.
+
+    :raises FormatError: for a tensor that the file does not hold whole
+    :raises ValueError: for a file whose tensors share so many bytes that the time would grow with its square
     """
+    require_own_bytes(file, file.tensors.values())
+    return {name: _hashes(tensor) for name, tensor in file.tensors.items()}
+
+
+def _hashes(tensor: Tensor) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": type_name(tensor), "shape": list(tensor.shape), "data": hashlib.sha256(tensor.read()).hexdigest()
     }  # fmt: skip
-    matrix = matrix_of(tensor) if len(tensor.shape) == 2 else None
+    try:
+        matrix = matrix_of(tensor) if len(tensor.shape) == 2 else None
+    except FormatError:
+        raise
+    except ValueError:  # what is wrong with it is lint's to say
+        matrix = None
     if matrix is not None:
         counts = [int(np.count_nonzero(matrix.trits == value)) for value in (-1, 0, 1)]
         found |= {
@@ -483,9 +505,7 @@ def keys_check(file: File, witness: Witness) -> Check:
     config, found = witness.config, file.metadata
     arch = witness.architecture
     heads, heads_kv, width = witness.heads
-    about = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    about = about.get("full_attention", about)
-    kind = about.get("rope_type", about.get("type", "default"))
+    about, base, kind = witness.rope
     want: dict[str, Any] = {
         "general.architecture": arch,
         f"{arch}.block_count": config["num_hidden_layers"],
@@ -497,22 +517,34 @@ def keys_check(file: File, witness: Witness) -> Check:
         f"{arch}.attention.key_length": width,
         f"{arch}.attention.value_length": width,
         f"{arch}.attention.layer_norm_rms_epsilon": float(np.float32(config["rms_norm_eps"])),
-        f"{arch}.rope.freq_base": float(np.float32(about.get("rope_theta", config.get("rope_theta", 10000.0)))),
+        f"{arch}.rope.freq_base": float(np.float32(base)),
         f"{arch}.rope.dimension_count": width,
         f"{arch}.vocab_size": config["vocab_size"],
     }
     if kind in ("linear", "yarn"):
         want |= {f"{arch}.rope.scaling.type": kind, f"{arch}.rope.scaling.factor": float(np.float32(about["factor"]))}
     problems = [
-        f"{key} is {found.get(key)!r}; config.json gives {value!r}"
+        f"{key} is {_shown(found.get(key))}; config.json gives {_shown(value)}"
         for key, value in want.items()
-        if found.get(key) != value
+        if not _same(found.get(key), value)
     ]
     if kind == "llama3" and "rope_freqs.weight" not in file.tensors:
         problems.append("rope_freqs.weight is missing, which rope_type llama3 needs")
     if witness.architecture is None:
         return Check("k", NOT_MADE, f"no architecture is known here for {witness.class_name}")
     return concluded("k", problems, counted(len(want), "key"))
+
+
+def _same(found: object, value: object) -> bool:
+    """Whether a value of a file, which may be an array, is that of a configuration, which is none."""
+    return isinstance(found, str | int | float) and found == value
+
+
+def _shown(value: object) -> str:
+    """A value of a file or a configuration, in a message."""
+    if isinstance(value, str | None):
+        return quote(value) if value is not None else "missing"
+    return str(value) if isinstance(value, int | float) else "an array"
 
 
 # --- text checks -----------------------------------------------------------------------------------------------------
@@ -562,12 +594,16 @@ def text_check(file: File, folder: CheckpointFolder) -> Check:
             remarks.append(_pieces(file, folder, problems))
         else:
             return Check("f", NOT_MADE, "the checkpoint has no tokenizer")
+        _special(file, folder, problems)
     except MissingExtra as error:
         return Check("f", NOT_MADE, str(error))
     except (CannotTellError, FormatError, SettingError) as error:
         problems.append(f"the texts cannot be tokenized: {error}")
-    _special(file, folder, problems)
-    remarks.append(_template(file, folder, problems))
+    try:
+        remarks.append(_template(file, folder, problems))
+    except MissingExtra as error:
+        if not problems:
+            return Check("f", NOT_MADE, "; ".join((*remarks, str(error))))
     return concluded("f", problems, "; ".join(remarks))
 
 
@@ -595,19 +631,22 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
 
 
 def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
-    data = read_bytes(folder.file("tokenizer.model"), MOST_TOKENIZER)
+    data = folder.bytes_of("tokenizer.model", MOST_TOKENIZER)
     size = int(folder.config["vocab_size"])
     want = from_tokenizer_model(data, folder.tokenizer_config, folder.json_of("added_tokens.json"), size)
     found = file.metadata
+    lists = {key: found.get(f"tokenizer.ggml.{key}", ()) for key in ("tokens", "token_type", "scores")}
+    lists = {key: value if isinstance(value, list) else np.ravel(value).tolist() for key, value in lists.items()}
     for key, values in (("tokens", want.tokens), ("token_type", want.types)):
-        if list(found.get(f"tokenizer.ggml.{key}", ())) != values:
+        if lists[key] != values:
             problems.append(f"tokenizer.ggml.{key} is not what tokenizer.model says")
-    scores = [round(float(each), 4) for each in found.get("tokenizer.ggml.scores", ())]
+    scores = [round(each, 4) if isinstance(each, float) else None for each in lists["scores"]]
     if scores != [round(each, 4) for each in want.scores or ()]:
         problems.append("tokenizer.ggml.scores is not what tokenizer.model says")
     for key, flag in want.flags.items():
-        if found.get(f"tokenizer.ggml.{key}") != flag:
-            problems.append(f"tokenizer.ggml.{key} is {found.get(f'tokenizer.ggml.{key}')}, and {flag} by the files")
+        value = found.get(f"tokenizer.ggml.{key}")
+        if not _same(value, flag):
+            problems.append(f"tokenizer.ggml.{key} is {_shown(value)}, and {flag} by the files")
     return (
         f"{counted(len(want.tokens), 'piece is', 'pieces are')} those of tokenizer.model; no "
         f"other program was used for the ids of texts"
@@ -616,7 +655,8 @@ def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
 
 def _special(file: File, folder: CheckpointFolder, problems: list[str]) -> None:
     """Compare the ids of the special tokens: by their texts, else by the ids in the configurations."""
-    tokens: Any = file.metadata.get("tokenizer.ggml.tokens", ())
+    tokenizer = load_tokenizer(file)
+    tokens = tokenizer.vocabulary.tokens
     settings, places = folder.tokenizer_config, (folder.config, folder.generation)
     for key, word in (("bos", "bos"), ("eos", "eos"), ("padding", "pad"), ("unknown", "unk")):
         text = settings.get(f"{word}_token")
@@ -624,43 +664,44 @@ def _special(file: File, folder: CheckpointFolder, problems: list[str]) -> None:
         found = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
         numbers = [config[f"{word}_token_id"] for config in places if config.get(f"{word}_token_id") is not None]
         if isinstance(text, str):
-            if found is None or not 0 <= found < len(tokens) or tokens[found] != text:
-                problems.append(f"tokenizer.ggml.{key}_token_id is {found}, which is not {quote(text)}")
+            if not isinstance(found, int) or not 0 <= found < len(tokens) or tokens[found] != text:
+                problems.append(f"tokenizer.ggml.{key}_token_id is {_shown(found)}, which is not {quote(text)}")
         elif numbers:
-            want = numbers[0][0] if isinstance(numbers[0], list) else numbers[0]
-            if found != want:
-                problems.append(f"tokenizer.ggml.{key}_token_id is {found}; the configuration says {want}")
+            want = next(iter(numbers[0]), None) if isinstance(numbers[0], list) else numbers[0]
+            if not _same(found, want):
+                problems.append(
+                    f"tokenizer.ggml.{key}_token_id is {_shown(found)}; the configuration says {_shown(want)}"
+                )
     ends = folder.generation.get("eos_token_id")
-    stops = load_tokenizer(file).ends if tokens else frozenset()
     for number in ends if isinstance(ends, list) else []:
-        if number not in stops:
+        if not isinstance(number, int) or number not in tokenizer.ends:
             problems.append(
-                f"token {number} ends a text according to generation_config.json, but not according to the file"
+                f"token {_shown(number)} ends a text according to generation_config.json, but not according to the file"
             )
 
 
 def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
     want, found = folder.chat_template, file.metadata.get(_KEY)
+    if found is not None and not isinstance(found, str):
+        problems.append(f"{_KEY} is {_shown(found)}, not a text")
+        return ""
     if want is None and found is None:
         return "there is no chat template"
     if want is None or found is None:
         problems.append(f"the chat template is only in the {'file' if want is None else 'checkpoint'}")
         return ""
-    if want == found:
-        try:
-            render({_KEY: found}, _CONVERSATIONS[0], bos="<b>", eos="<e>")
-        except (MissingExtra, FormatError) as error:
-            return f"the chat template is the same text; it was not rendered: {error}"
-        return "the chat template is the same text, and can be rendered"
-    rendered = 0
+    rendered, refusal, end = 0, "", monotonic() + SECONDS
     for conversation in _CONVERSATIONS:
         try:
             theirs = render({_KEY: want}, conversation, bos="<b>", eos="<e>")
-        except MissingExtra:
-            break
-        except FormatError:
+        except FormatError as error:
+            refusal = refusal or str(error)
+            if monotonic() > end:
+                break
             continue  # a template may refuse a role
         rendered += 1
+        if want == found:
+            return "the chat template is the same text, and can be rendered"
         try:
             ours = render({_KEY: found}, conversation, bos="<b>", eos="<e>")
         except FormatError as error:
@@ -668,5 +709,5 @@ def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
         if ours != theirs:
             problems.append(f"the chat template gives {quote(ours, 40)}, and {quote(theirs, 40)} in the checkpoint")
     if not rendered:
-        problems.append("the chat template differs from that of the checkpoint; it was not rendered")
+        problems.append(f"the chat template was not rendered: {refusal}")
     return f"{counted(rendered, 'conversation is', 'conversations are')} rendered equally"

@@ -17,7 +17,7 @@ from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import SettingError, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -110,6 +110,15 @@ class Witness:
         many = int(self.config["num_attention_heads"])
         few = int(self.config.get("num_key_value_heads") or many)
         return many, few, int(self.config.get("head_dim") or self.config["hidden_size"] // many)
+
+    @cached_property
+    def rope(self) -> tuple[Mapping[str, Any], float, str]:
+        """What config.json says of the scaling of positions, the base of rotation, and the kind of the scaling."""
+        about = self.config.get("rope_parameters") or self.config.get("rope_scaling") or {}
+        about = about.get("full_attention", about)
+        base = about.get("rope_theta")
+        base = self.config.get("rope_theta") if base is None else base
+        return about, 10000.0 if base is None else float(base), about.get("rope_type", about.get("type", "default"))
 
     @property
     def divides(self) -> bool:
@@ -399,10 +408,7 @@ class CheckpointForward:
 
     def _angles(self, count: int) -> tuple[Floats, Floats]:
         """Cosines and sines by position, float32 [tokens, width of a head]; both halves are equal."""
-        about = self.config.get("rope_parameters") or self.config.get("rope_scaling") or {}
-        about = about.get("full_attention", about)
-        base = float(about.get("rope_theta", self.config.get("rope_theta", 10000.0)))
-        kind = about.get("rope_type", about.get("type", "default"))
+        about, base, kind = self.witness.rope
         inverse = 1.0 / base ** (np.arange(0, self.width, 2, dtype=np.float64) / self.width)
         if kind == "linear":
             inverse = inverse / float(about["factor"])
@@ -415,7 +421,7 @@ class CheckpointForward:
         return np.cos(both), np.sin(both)
 
 
-def _llama3(inverse: NDArray[np.float64], about: dict[str, Any]) -> NDArray[np.float64]:
+def _llama3(inverse: NDArray[np.float64], about: Mapping[str, Any]) -> NDArray[np.float64]:
     """The frequencies of Llama 3.1: low ones are divided, high ones unchanged, those between interpolated."""
     factor, old = float(about["factor"]), float(about["original_max_position_embeddings"])
     low, high = float(about["low_freq_factor"]), float(about["high_freq_factor"])

@@ -24,7 +24,7 @@ from i2s_spec.codec.encoding import WINDOW, widened
 from i2s_spec.codec.float_passes import cut_words, least_one, sum_runs, wide, width_of
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.quantize import COLUMNS, SMALLEST_SCALE, torch_mean, torch_runs
-from i2s_spec.errors import counted, quote
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.safetensors.files import Stored
 from i2s_spec.safetensors.packed import PackedMatrix
 
@@ -177,13 +177,54 @@ def looks_ternary(stored: Stored) -> bool:
 
     Rows of zeros fit every rule and are no evidence: the first rows after them are examined.
     """
+    some = _first_rows(stored)
+    return bool(some.any()) and any(_grouped(some, group) is not None for group in GROUPS)
+
+
+def _first_rows(stored: Stored) -> NDArray[np.float32]:
+    """The first rows of a float matrix that are not all zeros, or its last rows; about a page of them."""
     rows, cols = stored.shape
     step = max(1, 4096 // cols)
+    some = np.zeros((0, cols), dtype=np.float32)
     for start in range(0, rows, step):
         some = floats(stored, start * cols, min(rows, start + step) * cols).reshape(-1, cols)
         if some.any():
-            return any(_grouped(some, group) is not None for group in GROUPS)
-    return False
+            break
+    return some
+
+
+def not_ternary(stored: Stored) -> FormatError:
+    """H104 for a matrix of floats that are not -s, 0 and +s, with the form that they have instead."""
+    some = _first_rows(stored)
+    if not some.any():
+        return refused(f"tensor {quote(stored.name)} has nothing but zeros")
+    if form := _asymmetric(some):
+        return refused(
+            f"tensor {quote(stored.name)} has asymmetric ternary weights: {form}, not -s, 0 and +s; no type of these "
+            "files stores them"
+        )
+    sizes = np.unique(np.abs(some[some.any(axis=1)][0]))
+    return refused(
+        f"tensor {quote(stored.name)} is not ternary: its first row has {counted(sizes.size, 'magnitude')}, from "
+        f"{sizes[0]:.4g} to {sizes[-1]:.4g}. If the model was trained with BitLinear, --rule absmean makes trits as that "
+        "does"
+    )
+
+
+def _listed(values: NDArray[np.float32]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
+
+
+def _asymmetric(rows: NDArray[np.float32]) -> str:
+    """The three values of a group of rows whose groups have three values at most; empty if some have more."""
+    for group in (each or rows.shape[1] for each in GROUPS):
+        if rows.shape[1] % group or group < 16:
+            continue
+        found = [np.unique(each) for each in rows.reshape(-1, group)]
+        if max(each.size for each in found) == 3:
+            shown = next(each for each in found if each.size == 3)
+            return f"the first {counted(group, 'weight has', 'weights have')} the values {_listed(shown)}"
+    return ""
 
 
 def float_matrix(
@@ -269,12 +310,9 @@ def _by_groups(stored: Stored) -> TernaryMatrix:
             scales.append(found)
         else:
             return TernaryMatrix(trits, np.concatenate(scales), "groups")
-    some = np.unique(np.abs(floats(stored, 0, cols)))
-    raise refused(
-        f"tensor {quote(stored.name)} is not ternary: its first row has "
-        f"{counted(some.size, 'magnitude')}, from {some[0]:.4g} to "
-        f"{some[-1]:.4g}. If the model was trained with BitLinear, --rule absmean makes trits as that does"
-    )
+    if looks_ternary(stored):
+        raise refused(f"tensor {quote(stored.name)} is not ternary: its first rows are, and others are not")
+    raise not_ternary(stored)
 
 
 def _grouped(rows: NDArray[np.float32], group: int) -> NDArray[np.float32] | None:

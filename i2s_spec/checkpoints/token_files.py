@@ -20,7 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.checkpoints.folder import MOST_TOKENIZER, CheckpointFolder, read_bytes, refused
+from i2s_spec.checkpoints.folder import MOST_TOKENIZER, CheckpointFolder, refused
 from i2s_spec.convert.made_up_vocabulary import PIECE_SPACE
 from i2s_spec.errors import MissingExtra, SettingError, counted, quote
 from i2s_spec.model.tokenizer.byte_level import BY_NAME, PRE_TOKENIZERS, PreTokenizer, expression
@@ -59,7 +59,7 @@ def token_lists(folder: CheckpointFolder, size: int, usual: str, pre: str | None
     if pre is not None and pre not in BY_NAME:
         raise SettingError(f"unknown pre-tokenizer {quote(pre)}; there are: {', '.join(BY_NAME)}")
     if "tokenizer.model" in folder.names:
-        data = read_bytes(folder.file("tokenizer.model"), MOST_TOKENIZER)
+        data = folder.bytes_of("tokenizer.model", MOST_TOKENIZER)
         added = folder.json_of("added_tokens.json")
         return from_tokenizer_model(data, folder.tokenizer_config, added, size)
     if folder.tokenizer is None:
@@ -468,8 +468,15 @@ PROBES: Final = (
     "12345678 a1b22\n\n\n  x  \t\ty'S WE'LL don't ++ -- ...!?\r\n(brackets)[99] 中文123",
 )
 
-_SECONDS: Final = 20
-_MEMORY: Final = 4 << 30
+#: Processor time and memory of the library: for the largest published tokenizers it needs 2 s and 300 MB.
+_SECONDS: Final = 5
+_MEMORY: Final = 512 << 20
+#: Seconds after which it is ended on a machine that has no time for it.
+_PATIENCE: Final = 30
+#: Most steps of each part of a tokenizer that changes texts, and most of those that can make a text longer: each can
+#: double it.
+_MOST_STEPS: Final = {"normalizer": (256, 16), "pre_tokenizer": (256, 4)}
+_GROWING: Final = ("ByteLevel", "Replace", "Prepend", "Metaspace", "Precompiled", "Nmt", "NFKD", "NFD", "NFKC", "NFC")
 
 
 class CannotTellError(ValueError):
@@ -483,6 +490,7 @@ def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -
     :raises MissingExtra: without the extra [tokenizer]
     :raises CannotTellError: if the library does not understand the file, or exceeds a limit
     """
+    _require_few_steps(tokenizer)
     request = {
         "tokenizer": json.dumps(tokenizer), "what": what, "texts": list(texts), "seconds": _SECONDS, "memory": _MEMORY,
         "path": sys.path,
@@ -491,12 +499,12 @@ def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", script], input=json.dumps(request).encode(), capture_output=True,
-            timeout=3 * _SECONDS, check=False, env={"TOKENIZERS_PARALLELISM": "false"},
+            timeout=_PATIENCE, check=False, env={"TOKENIZERS_PARALLELISM": "false"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise CannotTellError(f"it did not end within {counted(3 * _SECONDS, 'second')}") from None
+        raise CannotTellError(f"it did not end within {counted(_PATIENCE, 'second')}") from None
     if done.returncode != 0 or not done.stdout:
-        raise CannotTellError(f"it took more than {_SECONDS} seconds or {_MEMORY >> 30} GB, and was stopped")
+        raise CannotTellError(f"it took more than {counted(_SECONDS, 'second')} or {_MEMORY >> 20} MB, and was stopped")
     reply = json.loads(done.stdout)
     if "missing" in reply:
         raise MissingExtra("asking a tokenizer what it does", "tokenizer")
@@ -504,6 +512,24 @@ def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -
         raise CannotTellError(str(reply["error"]))
     found: list[list[int]] = reply["found"]
     return found
+
+
+def _require_few_steps(tokenizer: Mapping[str, Any]) -> None:
+    """Refuse a tokenizer whose parts have so many steps that a short text can take any time or memory.
+
+    :raises CannotTellError: for such a tokenizer
+    """
+    for part, (most, most_growing) in _MOST_STEPS.items():
+        left, steps, growing = [tokenizer.get(part)], 0, 0
+        while left:
+            found = left.pop()
+            if isinstance(found, dict):
+                steps += 1
+                growing += found.get("type") in _GROWING
+            inside = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+            left += [each for each in inside if isinstance(each, dict | list)]
+            if steps > most or growing > most_growing:
+                raise CannotTellError(f"its {part} has more steps than any known one")
 
 
 def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, tuple[str, ...]]:

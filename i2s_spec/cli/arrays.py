@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.options import out_argument, remote_options, shown, writing
+from i2s_spec.cli.options import INPUT, out_argument, remote_options, shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import float32_words, visible
 from i2s_spec.errors import counted
@@ -19,7 +19,7 @@ from i2s_spec.errors import counted
     epilog="Example:  i2s new tiny.gguf && i2s decode tiny.gguf blk.0.attn_q.weight q.npy",
     short_help="Write one tensor as a .npy file.",
 )
-@click.argument("file", type=click.Path(readable=False))
+@click.argument("file", type=INPUT)
 @click.argument("tensor")
 @click.option(
     "--as",
@@ -54,7 +54,7 @@ def decode_command(
     from i2s_spec.convert.encode import decode_tensor
     from i2s_spec.gguf.reader import open as open_file
 
-    with writing(out, file), open_file(file) as opened, progress_bar("decoding", quiet) as progress:
+    with writing(out), open_file(file) as opened, progress_bar("decoding", quiet) as progress:
         done = decode_tensor(
             opened, tensor, out, form=form, dialect=dialect, unused_code=code3, force=force, progress=progress,
             threads=threads or os.cpu_count() or 1,
@@ -95,10 +95,8 @@ def _errors(file: str, tensor: str) -> list[str]:
     "i2s encode q.npy new.gguf --scale 0.125 --into tiny.gguf --tensor blk.0.attn_q.weight",
     short_help="Write a .npy file as I2_S.",
 )
-@click.argument("array", metavar="IN.npy", type=click.Path(readable=False))
-@click.option(
-    "--into", "model", metavar="MODEL", type=click.Path(readable=False), help="A GGUF file; OUT is a copy of it."
-)
+@click.argument("array", metavar="IN.npy", type=INPUT)
+@click.option("--into", "model", metavar="MODEL", type=INPUT, help="A GGUF file; OUT is a copy of it.")
 @click.option("--tensor", metavar="NAME", help="The tensor of MODEL to replace with the array.")
 @click.option(
     "--rule",
@@ -143,7 +141,7 @@ def encode_command(
         raise click.UsageError("--into and --tensor belong together")
     if model is not None and endian is not None:
         raise click.UsageError("the byte order is MODEL's; --endian is for a tensor alone")
-    with writing(out, array, model), warnings.catch_warnings(record=True) as warned:
+    with writing(out), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         refuse_taken(out, force)
         weights = read_npy(array)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import keep_inputs, reading, remote_options, shown, warn_of_programs, writing
+from i2s_spec.cli.options import INPUT, OUTPUT, reading, remote_options, shown, warn_of_programs, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import EXIT_FINDINGS, counted
@@ -31,13 +31,13 @@ _FLOATS = ["F16", "F32", "BF16"]
     "i2s import tiny -o again.gguf --receipt again.json",
     short_help="Make a GGUF file from a Hugging Face checkpoint.",
 )
-@click.argument("checkpoint", type=click.Path(readable=False))
+@click.argument("checkpoint", type=INPUT)
 @click.option(
     "-o",
     "--output",
     "target",
     metavar="OUT",
-    type=click.Path(readable=False),
+    type=OUTPUT,
     required=True,
     help="The GGUF file to write.",
 )
@@ -65,17 +65,15 @@ _FLOATS = ["F16", "F32", "BF16"]
 @click.option(
     "--receipt",
     metavar="JSON",
-    type=click.Path(readable=False),
+    type=OUTPUT,
     help="Check OUT against CHECKPOINT, and write what was checked.",
 )
 @click.option("--receipt-in-file", is_flag=True, help="Also store the receipt in OUT, under the key i2s.receipt.")
-@click.option(
-    "--base", metavar="GGUF", type=click.Path(readable=False), help="The model this was tuned from: trits must differ."
-)
+@click.option("--base", metavar="GGUF", type=INPUT, help="The model this was tuned from: trits must differ.")
 @click.option(
     "--latent",
     metavar="CHECKPOINT",
-    type=click.Path(readable=False),
+    type=INPUT,
     help="A float revision, to prove what weight_scale does.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT and the receipt if they exist.")
@@ -107,19 +105,14 @@ def import_command(
     code, and compared; the exit code is 1 if a check fails. --receipt-in-file stores the receipt in OUT itself, where
     `i2s verify OUT` finds it; OUT then gets its name when it contains the receipt.
     """
-    from i2s_spec.checkpoints.folder import files_read
     from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
 
     wanted = receipt is not None or receipt_in_file
     if not wanted and (base is not None or latent is not None):
         raise click.UsageError("--base and --latent are for --receipt and --receipt-in-file")
-    read = [base, *files_read(checkpoint), *(files_read(latent) if latent is not None else ())]
-    keep_inputs(target, *read)
     if receipt is not None:
-        keep_inputs(receipt, *read)
         from i2s_spec.gguf.atomic_file import refuse_taken
 
-        keep_inputs(target, receipt)
         with writing(receipt):
             refuse_taken(receipt, options["force"])
     with writing(target), reading(checkpoint), progress_bar("importing", quiet or as_json) as progress:
@@ -134,7 +127,7 @@ def import_command(
             result = import_checkpoint(checkpoint, target, progress=progress, **options)
     if receipt is not None:
         checks = _receipt(checkpoint, target, receipt, checks, options, base, latent)
-    warnings = warn_of_programs(target, None, quiet, as_json)
+    warnings = warn_of_programs(target, quiet, as_json)
     if as_json:
         document = {**_document(target, result, checks), "warnings": warnings}
         sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **document}))
@@ -196,20 +189,32 @@ def _print(target: str, result: Imported) -> None:
     epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny-checkpoint",
     short_help="Make a Hugging Face checkpoint from a GGUF file.",
 )
-@click.argument("file", type=click.Path(readable=False))
-@click.option("-o", "--output", "target", metavar="DIR", type=click.Path(readable=False), required=True,
+@click.argument("file", type=INPUT)
+@click.option("-o", "--output", "target", metavar="DIR", type=OUTPUT, required=True,
               help="The folder to make; it must not exist.")  # fmt: skip
 @click.option("--form", type=click.Choice(["packed", "F32", "F16", "BF16"]), default="packed", show_default=True,
               help="The matrices: packed trits with a scale, or floats.")  # fmt: skip
+@click.option("--for-absmean", is_flag=True,
+              help="Floats for programs that quantize them by their mean magnitude: weights divided by the share that is "
+                   "not 0.")  # fmt: skip
+@click.option("--weight-scale", type=click.Choice(["multiply", "divide"]), default="multiply", show_default=True,
+              help="The scale beside packed matrices; it divides in Falcon3, Falcon-E and Llama3-8B-1.58.")  # fmt: skip
+@click.option("--embedding", type=click.Choice(_FLOATS),
+              help="Type of the embedding and the head.  [default: that of --form; F32 beside packed matrices]")  # fmt: skip
+@click.option("--names", type=click.Choice(["transformers", "1bitllm"]), default="transformers", show_default=True,
+              help="Class and tensor names; llama.cpp's converter reads those of 1bitLLM.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["offline", "online"]), default="offline", show_default=True,
-              help="quantization_mode; online is refused, because it would quantize ternary weights again.")  # fmt: skip
+              help="quantization_mode; online quantizes again, and needs --for-absmean, which sets it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-def export_command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: bool) -> None:
+@remote_options
+def export_command(file: str, target: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Write the folder DIR from the GGUF file FILE: config.json, model.safetensors, the files of the tokenizer.
 
-    Packed matrices have a weight_scale in F32 that multiplies, and config.json says so (`autobitlinear`, `offline`). Floats
-    have no quantization_config. The folder appears only when it is complete.
+    Packed matrices have a weight_scale in F32 that multiplies, and config.json says so (`autobitlinear`, `offline`), or one
+    that divides (`bitlinear`). Floats have no quantization_config: some programs quantize them again by their mean
+    magnitude, which multiplies each scale by the share of weights that are not 0. --for-absmean makes floats of which that
+    rule gives the trits and the scale back. The folder appears only when it is complete.
     """
     from i2s_spec.checkpoints.export_checkpoint import export_checkpoint
     from i2s_spec.gguf.reader import open as open_file
@@ -222,7 +227,7 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
         open_file(file) as opened,
         progress_bar("exporting", quiet or as_json) as progress,
     ):
-        result = export_checkpoint(opened, target, form=form, mode=mode, progress=progress)
+        result = export_checkpoint(opened, target, progress=progress, **options)
     if as_json:
         document = {
             "schema_version": SCHEMA_VERSION, "path": json_string(target), "size": result.size, "class": result.class_name,
@@ -232,7 +237,7 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
     elif not quiet:
         click.echo(f"{shown(target)}: {result.class_name}, {counted(result.size, 'byte')} of "
                    f"weights, {counted(result.matrices, 'matrix', 'matrices')} "
-                   f"{'packed' if form == 'packed' else 'in ' + form}, "
+                   f"{'packed' if options['form'] == 'packed' else 'in ' + options['form']}, "
                    f"{counted(result.others, 'other tensor')}")  # fmt: skip
         for note in result.notes:
             click.echo(f"note: {note}")
@@ -248,13 +253,13 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
     "i2s verify new.gguf --receipt r.json --against tiny",
     short_help="Repeat the checks of a receipt on an imported file.",
 )
-@click.argument("file", type=click.Path(readable=False))
-@click.option("--receipt", metavar="JSON", type=click.Path(readable=False),
+@click.argument("file", type=INPUT)
+@click.option("--receipt", metavar="JSON", type=INPUT,
               help="The receipt that `i2s import --receipt` wrote.  [default: the key i2s.receipt of FILE]")  # fmt: skip
 @click.option(
     "--against",
     metavar="CHECKPOINT",
-    type=click.Path(readable=False),
+    type=INPUT,
     help="The checkpoint, to repeat every check: a folder, or hf://ORG/REPO@REVISION.",
 )
 @click.option(

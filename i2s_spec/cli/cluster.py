@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.options import form_option, spared
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, report_place, shown
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.errors import SettingError, counted
 from i2s_spec.linter.cluster.results import (
@@ -52,7 +52,7 @@ def engine_run(
         workers=jobs,
         rates={host: Rate(*rate) for host, rate in how.rates.items()},
         in_flight=how.in_flight or IN_FLIGHT,
-        table=os.path.splitext(results)[0] + ".parquet",
+        table=table_of(results),
         say=say,
         folders=folders,
         reuse=reuse,
@@ -60,6 +60,26 @@ def engine_run(
     with closing(run):
         for record in run:
             yield record["url"], record["report"]
+
+
+def table_of(results: str) -> str:
+    """The name of the table of some results.
+
+    :raises click.UsageError: where it would be theirs, or another file has it that is no such table
+    """
+    from i2s_spec.linter.cluster.results import is_table
+
+    beginning, ending = os.path.splitext(results)
+    if ending != ".jsonl":
+        raise click.UsageError(
+            f"{shown(results)} must end in .jsonl; the table of the results has the same name in .parquet"
+        )
+    if os.path.islink(results) and not os.path.exists(results):
+        raise click.UsageError(f"{shown(results)} is a link to nothing")
+    table = f"{beginning}.parquet"
+    if os.path.lexists(table) and not is_table(table):
+        raise click.UsageError(f"{shown(table)} is no table of results; the run would replace it: name other --results")
+    return table
 
 
 def _to_stderr(text: str) -> None:
@@ -82,18 +102,13 @@ ROWS = 20
     epilog="Example:  i2s new tiny.gguf && i2s lint --engine dask tiny.gguf && i2s census i2s-results.jsonl -o census.html",
     short_help="Count the results of a run over many files.",
 )
-@click.argument("results", type=click.Path(readable=False))
+@click.argument("results", type=INPUT)
 @form_option(
     ["text", "json", "html"], default=None, help="Form of the counts.  [default: html for -o NAME.html, else text]"
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    callback=spared,
-    help="Write to this file instead of standard output.",
-)
-def census_command(results: str, form: str | None, output: str | None) -> None:
+@click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace a file that is no report.")
+def census_command(results: str, form: str | None, output: str | None, force: bool) -> None:
     """Count findings by code, and files by producer, layout, architecture and runtime.
 
     RESULTS is the file that `i2s lint --engine` writes, or records of the Python function `check`, one JSON object a
@@ -101,6 +116,8 @@ def census_command(results: str, form: str | None, output: str | None) -> None:
     """
     if form is None:
         form = "html" if output is not None and output.endswith((".html", ".htm")) else "text"
+    if output is not None:
+        report_place(output, force)
     census = census_of(latest(results))
     if form == "html":
         page = census_page(census, results)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import form_option, keep_inputs, reading, remote_options, shown, writing
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     epilog="Example:  i2s new a.gguf && i2s new b.gguf --seed 1 && i2s diff a.gguf b.gguf",
     short_help="Compare two files by meaning.",
 )
-@click.argument("a", type=click.Path(readable=False))
-@click.argument("b", type=click.Path(readable=False))
+@click.argument("a", type=INPUT)
+@click.argument("b", type=INPUT)
 @click.option("--dialect-a", default="canonical", show_default=True, help="How A's I2_S tensors are packed.")
 @click.option("--dialect-b", default="canonical", show_default=True, help="How B's I2_S tensors are packed.")
 @click.option(
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @form_option(
     ["text", "json", "html"], help="html draws the changed trits by layer and tensor.", schema="diff.schema.json"
 )
-@click.option("-o", "--output", type=click.Path(readable=False), metavar="FILE", help="Write the answer to FILE.")
+@click.option("-o", "--output", type=OUTPUT, metavar="FILE", help="Write the answer to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code shows the result.")
@@ -67,7 +67,6 @@ def diff_command(
     from i2s_spec.gguf.reader import open as open_file
 
     output = None if output == "-" else output
-    keep_inputs(output, a, b)
     try:
         with (
             reading(None, form == "json"),
@@ -141,14 +140,14 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s hash tiny.gguf --tensors",
     short_help="Print digests of file, metadata and weights.",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=INPUT)
 @click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
 @click.option("--tensors", "each", is_flag=True, help="Print the digest of every tensor, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor.")
 @click.option("--lineage", is_flag=True, help="Print the all-zero rows, too: a fine-tune keeps those of its base.")
 @click.option(
     "--base",
-    type=click.Path(readable=False),
+    type=INPUT,
     help="Compare all-zero rows with those of a base model, a file that --lineage --json printed.",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
@@ -237,7 +236,7 @@ def _identity(
 
     :raises click.UsageError: where the dialect does not fit
     """
-    from i2s_spec.compare.hash import identity, set_identity
+    from i2s_spec.compare.hash import hash as identity_of
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.gguf.split_set import split_set
 
@@ -245,9 +244,7 @@ def _identity(
         with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
             whole = split_set(opened)
             part = None if whole is None or whole.number is None else (whole.number + 1, whole.count)
-            if whole is not None and whole.is_whole:
-                return set_identity(whole, dialect, threads, progress, lineage), part
-            return identity(opened, dialect, threads, progress, lineage), part
+            return identity_of(opened, dialect, threads=threads, progress=progress, lineage=lineage), part
     except FormatError:
         raise
     except ValueError as error:

@@ -287,18 +287,18 @@ def _of_file(args: list[str], word: str, keys: bool) -> Iterator[tuple[str, str]
         return
     from i2s_spec.gguf.reader import open as open_file
 
-    start, left = word.encode("utf-8", "surrogateescape"), MOST
+    start, left, options = word.encode("utf-8", "surrogateescape"), MOST, "--" not in args
     try:
         with open_file(path) as file:
             index = file.index
             for i in range(index.tensors):
-                if left and (name := _shown(index.tensor(i).name, start)):
+                if left and (name := _shown(index.tensor(i).name, start, options)):
                     left -= 1
                     tensor = file.tensors.by_index(i)
                     shape = " x ".join(map(str, tensor.ne))
                     yield name, f"{tensor.type.name if tensor.type is not None else tensor.number} {shape}"
             for i in range(index.keys if keys else 0):
-                if left and (name := _shown(index.key(i).name, start)):
+                if left and (name := _shown(index.key(i).name, start, options)):
                     left -= 1
                     yield name, index.key(i).label
     except (FormatError, OSError, ValueError):  # a file that cannot be read names nothing
@@ -315,9 +315,12 @@ def _is_gguf(path: str) -> bool:
         return False
 
 
-def _shown(name: bytes, start: bytes) -> str:
-    """A name that begins so and can be shown as it is; empty for others."""
-    if not name.startswith(start) or len(name) > LONGEST:
+def _shown(name: bytes, start: bytes, options: bool) -> str:
+    """A name that begins so and can be shown as it is; empty for others.
+
+    :param options: whether the verb would take a name that begins with `-` for an option, so that it is not offered
+    """
+    if not name.startswith(start) or len(name) > LONGEST or (options and name.startswith(b"-")):
         return ""
     try:
         text = name.decode("utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module, util
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.fuzz import size
+from i2s_spec.cli.options import INPUT, OUTPUT, call_files, report_place
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.errors import EXIT_FINDINGS, SettingError, counted, quote
 
 if TYPE_CHECKING:
+    from i2s_spec.conformance.protocol import VectorCase
     from i2s_spec.conformance.runner import Asker
     from i2s_spec.conformance.score import CaseResult, RunResult
     from i2s_spec.fuzzing.bounded_process import Bounds
@@ -45,14 +47,15 @@ def _bounds(timeout: float, memory: int) -> Bounds:
 
 
 def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    found = dict[str, str]()
     for text in given:
         form, equals, place = text.partition("=")
         if form not in _FORMS or not equals or not place:
             raise click.BadParameter(
                 f"{quote(text)} is not FORM=FILE with a form of {', '.join(_FORMS)}", ctx, parameter
             )
-        found[form] = place
+        call_files().write(place)
+        found[place] = form
     return found
 
 
@@ -77,8 +80,10 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @click.option("--skip", multiple=True, metavar="PATTERN", help="No vectors whose id, op, feature or flag matches.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",
               help="Time limit for one answer.")  # fmt: skip
+@click.option("--run-timeout", type=click.FloatRange(0, min_open=True), default=3600.0, show_default=True, metavar="S",
+              help="Time limit for the whole run; vectors that are left count as not run.")  # fmt: skip
 @click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Limit of resident memory.")
-@click.option("--known", type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("--known", type=INPUT, metavar="FILE",
               help="List of failures that are known: exactly these must fail. A missing file is an empty list.")  # fmt: skip
 @click.option("--fix", is_flag=True, help="Rewrite the list of --known.")
 @click.option(
@@ -86,6 +91,7 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 )
 @click.option("--report", "reports", multiple=True, metavar="FORM=FILE", callback=_reports,
               help="Write the report to a file as well, in this form.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Let reports replace files that are no reports.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def run(
     words: tuple[str, ...],
@@ -97,11 +103,13 @@ def run(
     only: tuple[str, ...],
     skip: tuple[str, ...],
     timeout: float,
+    run_timeout: float,
     memory: int,
     known: str | None,
     fix: bool,
     form: str,
     reports: dict[str, str],
+    force: bool,
     quiet: bool,
 ) -> int:
     """Run COMMAND on every vector, compare its answers, and explain the first difference of each.
@@ -123,6 +131,8 @@ def run(
         raise click.UsageError("--fix writes the whole list; it cannot be combined with --only or --skip")
     if fix and known is None:
         raise click.UsageError("--fix needs the list's name: --known FILE")
+    for place in reports:
+        report_place(place, force)
     listed = score.read_list(known) if known is not None else {}
     asker = _asker(words, simple, library, type_, signature, _bounds(timeout, memory))
     if library is None:
@@ -135,12 +145,15 @@ def run(
         from i2s_spec.conformance.protocol import read_cases
 
         suite = read_cases(folder)
+        for pattern in only:
+            if not suite.chosen([pattern]):
+                raise click.UsageError(_no_match(pattern, suite.cases))
         cases = suite.chosen(only, skip)
         if not cases:
-            raise click.UsageError("no vector matches")
+            raise click.UsageError("no vector is left of those that --only names, after those that --skip names")
         try:
             with _bar(len(cases), quiet) as advance:
-                done = run_cases(asker, cases, suite.version, words, advance)
+                done = run_cases(asker, cases, suite.version, words, advance, run_timeout)
         except AdapterFault as fault:
             click.echo(f"i2s: {fault}", err=True)
             return EXIT_FINDINGS
@@ -189,6 +202,18 @@ def report(files: tuple[str, ...], form: str) -> None:
     click.echo(FORMS[form]([read_ndjson(file) for file in files]), nl=False)
 
 
+def _no_match(pattern: str, cases: Sequence[VectorCase]) -> str:
+    """That a pattern of --only matches nothing, and the words that would."""
+    ops, features = {case.op for case in cases}, {feature for case in cases for feature in case.features}
+    several = "; give --only once for each word" if "," in pattern else ""
+    return (
+        f"no vector matches {quote(pattern)}{several}. A pattern is an id such as {cases[0].id}, an operation "
+        f"({', '.join(sorted(ops))}), a feature ({', '.join(sorted(features))}), or a flag, as `i2s vectors list` takes"
+        if cases
+        else "there is no vector"
+    )
+
+
 def _asker(
     words: tuple[str, ...], simple: bool, library: str | None, type_: str, signature: str, bounds: Bounds
 ) -> Asker:
@@ -229,7 +254,7 @@ def _write(reports: dict[str, str], runs: list[RunResult]) -> None:
     from i2s_spec.conformance.report import FORMS
     from i2s_spec.gguf.atomic_file import OutputFile
 
-    for form, place in reports.items():
+    for place, form in reports.items():
         try:
             with OutputFile(place, force=True) as output:
                 output.write(FORMS[form](runs).encode("utf-8"))
@@ -272,8 +297,8 @@ def vectors_command() -> None:
 
 
 @vectors_command.command(epilog="Example:  i2s vectors export suite")
-@click.argument("folder", required=False, type=click.Path(readable=False), metavar="DIR")
-@click.option("--malformed", "target", type=click.Path(readable=False), metavar="DIR",
+@click.argument("folder", required=False, type=OUTPUT, metavar="DIR")
+@click.option("--malformed", "target", type=OUTPUT, metavar="DIR",
               help="Write all malformed files, whole models too, to the folder DIR instead.")  # fmt: skip
 @click.option(
     "--huge", is_flag=True, help="With --malformed: also write files above 4 MiB, which are otherwise only described."
@@ -354,10 +379,10 @@ def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bo
 def list_vectors(op: str | None, flag: str | None) -> None:
     """List the vectors: id, operation, verdict, comment."""
     from i2s_spec.conformance.mistakes import FLAGS
+    from i2s_spec.conformance.operations import OPERATIONS
     from i2s_spec.conformance.vectors import suite
-    from i2s_spec.conformance.vectors.vector import OPS
 
-    for value, known, what in ((op, OPS, "operation"), (flag, FLAGS, "flag")):
+    for value, known, what in ((op, OPERATIONS, "operation"), (flag, FLAGS, "flag")):
         if value is not None and value not in known:
             raise SettingError(f"no {what} is called {quote(value)}; there are {', '.join(sorted(known))}")
     for vector in suite():
@@ -415,7 +440,7 @@ def _mutants() -> Any:
 
 
 @vectors_command.command(epilog="Example:  i2s vectors package wheel --for pypi")
-@click.argument("folder", type=click.Path(readable=False), metavar="DIR")
+@click.argument("folder", type=OUTPUT, metavar="DIR")
 @click.option("--for", "registry", required=True, type=click.Choice(["pypi", "npm", "go", "cargo", "tar"]),
               help="The registry of the package; tar writes the tarball that all packages are made from.")  # fmt: skip
 def package(folder: str, registry: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from i2s_spec.cli.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
-from i2s_spec.cli.options import keep_inputs, out_argument, reading, shown, warn_of_programs, writing
+from i2s_spec.cli.options import INPUT, OUTPUT, out_argument, reading, remote_options, shown, warn_of_programs, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import all_of, counted
@@ -40,8 +40,6 @@ class _Report(NamedTuple):
     file_type: tuple[int | None, int | None] | None
     advice: Sequence[str]
     commonest: tuple[str | None, str | None] = (None, None)
-    #: The architecture of IN, if OUT has another one.
-    former: str | None = None
 
 
 _CHECKPOINT = ".safetensors"
@@ -49,18 +47,17 @@ _CHECKPOINT = ".safetensors"
 
 @click.command(
     "convert",
-    epilog="Example:  i2s new tiny.gguf --embd 256 && "
-    "i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet --hidden-activation relu2",
+    epilog="Example:  i2s new tiny.gguf --embd 256 && i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet",
     short_help="Convert ternary tensors to another type or dialect, with a proof.",
 )
-@click.argument("source", metavar="IN", type=click.Path(readable=False))
+@click.argument("source", metavar="IN", type=INPUT)
 @click.option(
     "--to",
     metavar="TYPE|DIALECT",
     help="Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR, F32, F16, BF16, I2_S, or a dialect (interleave-64).",
 )
-@click.option("--from", "source_dialect", metavar="DIALECT", default="canonical", show_default=True,
-              help="Dialect of IN's I2_S tensors; files do not state it.")  # fmt: skip
+@click.option("--from", "source_dialect", metavar="DIALECT",
+              help="Dialect of IN's I2_S tensors; files do not state it. [default: canonical]")  # fmt: skip
 @click.option("--tensor", "tensors", metavar="NAME", multiple=True,
               help="Only this tensor, or those that match a pattern (blk.*.ffn_down.weight); may be repeated.")  # fmt: skip
 @click.option("--fallback", type=click.Choice(["F16", "BF16", "F32"]),
@@ -69,10 +66,13 @@ _CHECKPOINT = ".safetensors"
               help="The undefined code 3: an error (between dialects: kept), or 0.")  # fmt: skip
 @click.option("--arch", metavar="NAME", help="Rename the architecture to NAME, and its keys with it. Upstream: bitnet.")
 @click.option(
-    "--hidden-activation", metavar="NAME", help="Store the activation of the feed-forward: relu2, silu, gelu."
+    "--hidden-activation",
+    metavar="NAME",
+    help="Store the activation of the feed-forward: relu2, silu, gelu. "
+    "[default: what the former architecture means, if --arch means another]",
 )
 @click.option("--endian", type=click.Choice(["little", "big"]), help="Byte order of OUT. [default: IN's]")
-@click.option("--into", "model", metavar="MODEL", type=click.Path(readable=False),
+@click.option("--into", "model", metavar="MODEL", type=INPUT,
               help="IN is a packed checkpoint: OUT is a copy of this GGUF file with IN's weights.")  # fmt: skip
 @click.option("--weight-scale", type=click.Choice(["auto", "multiply", "divide"]), default="auto", show_default=True,
               help="How a checkpoint's weight_scale is used; auto: IN's config.json says, OUT's multiplies.")  # fmt: skip
@@ -83,6 +83,7 @@ _CHECKPOINT = ".safetensors"
 @click.option("-v", "--verbose", is_flag=True, help="Print the proof of every tensor.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@remote_options
 @out_argument("target")
 def convert_command(
     source: str,
@@ -105,7 +106,7 @@ def convert_command(
     """
     workers = threads or os.cpu_count() or 1
     out = shown(target)
-    with writing(target, source, options["model"]), progress_bar("converting", quiet or as_json) as progress:
+    with writing(target), progress_bar("converting", quiet or as_json) as progress:
         about = {"force": force, "progress": progress}
         if options["model"] is not None:
             report = _from_checkpoint(source, target, options, about)
@@ -113,7 +114,7 @@ def convert_command(
             report = _to_checkpoint(source, target, options, about, workers)
         else:
             report = _convert(source, target, options, about, workers)
-    warnings = warn_of_programs(target, report.former, quiet, as_json)
+    warnings = warn_of_programs(target, quiet, as_json)
     if as_json:
         document = {**_document(report), "warnings": warnings}
         sys.stdout.writelines(
@@ -142,17 +143,13 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
             threads=threads, **about,
         )  # fmt: skip
         types = Counter(tensor.kind or "" for tensor in file.tensors.rows if len(tensor.ne) > 1)
-        former = file.metadata.get("general.architecture") if options["arch"] is not None else None
     advice = result.advice
     if options["to"] is not None and not result.proofs:
         advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
     before = _commonest(types)
     types.subtract(proof.types[0] for proof in result.proofs)
     types.update(proof.types[1] for proof in result.proofs)
-    return _Report(
-        result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)),
-        former if isinstance(former, str) else None,
-    )  # fmt: skip
+    return _Report(result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)))
 
 
 def _commonest(types: Counter[str]) -> str | None:
@@ -259,10 +256,8 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
     epilog="Example:  i2s new float.gguf --trained --type F16 && i2s quantize float.gguf -o ternary.gguf",
     short_help="Quantize a float model to trits, and measure the loss.",
 )
-@click.argument("model", type=click.Path(readable=False))
-@click.option(
-    "-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), required=True, help="The new file."
-)
+@click.argument("model", type=INPUT)
+@click.option("-o", "--output", "target", metavar="OUT", type=OUTPUT, required=True, help="The new file.")
 @click.option("--to", metavar="TYPE|DIALECT", default="I2_S", show_default=True,
               help="I2_S or a dialect of it, Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR.")  # fmt: skip
 @click.option("--rule", metavar="NAME", default="absmean", show_default=True,
@@ -272,9 +267,7 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
               help="Keep this projection as floats, or those that match a pattern (blk.0.*); may be repeated.")  # fmt: skip
 @click.option("--also", metavar="NAME", multiple=True,
               help="Quantize this matrix too, such as token_embd.weight; may be repeated.")  # fmt: skip
-@click.option(
-    "--text", metavar="FILE", type=click.Path(readable=False), help="Measure the perplexity of a text before and after."
-)
+@click.option("--text", metavar="FILE", type=INPUT, help="Measure the perplexity of a text before and after.")
 @click.option(
     "-c", "--context", type=int, default=512, show_default=True, metavar="N", help="With --text: tokens of a chunk."
 )
@@ -313,10 +306,9 @@ def quantize_command(
 
     if model.endswith(".safetensors"):
         raise click.UsageError("a checkpoint has no keys: convert it to a GGUF file with floats first")
-    keep_inputs(target, text)
     before = after = None
     settings = {"numerics": numerics, "threads": threads, "force": force, "quiet": quiet or as_json}
-    with writing(target, model):
+    with writing(target):
         if text is not None:
             before = _measured(model, text, context, most, pre, settings)
         with open_file(model) as file, progress_bar("quantizing", quiet or as_json) as progress:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from i2s_spec.cli.options import INPUT, remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, counted
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
@@ -54,7 +55,7 @@ _GROUPS: Final = (
     epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
     short_help="Summarize a file on one screen: faults, origin, runtimes, next steps.",
 )
-@click.argument("file", metavar="FILE|FOLDER", type=click.Path(readable=False))
+@click.argument("file", metavar="FILE|FOLDER", type=INPUT)
 @click.option(
     "--json",
     "as_json",
@@ -69,6 +70,7 @@ _GROUPS: Final = (
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@remote_options
 def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, quiet: bool) -> int:
     """Answer three questions about a file: what is it, is it sound, and who runs it, or what to do so that one does.
 
@@ -121,11 +123,19 @@ def _files(path: str) -> tuple[list[str], int]:
 
 def _of_folder(files: list[str], left: int, as_json: bool, deep: bool, threads: int) -> int:
     """Print a line on each file, or a list of documents; the exit code is that of the worst file."""
-    from i2s_spec.checkup import doctor
+    from i2s_spec.checkup import Checkup, doctor
+    from i2s_spec.gguf.source import below
+    from i2s_spec.linter.report_data import Report
+    from i2s_spec.linter.rule import finding_of
 
     worst, documents = 0, []
     for path in files:
-        found = doctor(path, threads=threads, deep=deep)
+        try:
+            below(*os.path.split(path))
+        except FormatError as error:
+            found = Checkup(Report(path, (finding_of(error),), {}), None, (), "canonical", False, ())
+        else:
+            found = doctor(path, threads=threads, deep=deep)
         worst = max(worst, _exit_code(found))
         if as_json:
             documents.append(_document(found))
@@ -221,16 +231,17 @@ def _special(found: Checkup) -> RecognisedKind | None:
 
 def _sound(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.draw.terminal import Piece
-    from i2s_spec.linter.report_data import repair_words
+    from i2s_spec.linter.report_data import repair_words, repairs_of
 
     report = found.report
+    repairs = repairs_of(((each.code, each.fix) for each in report.findings), report.elided)
     yield [Piece("Is it sound?  ", "bold"), Piece(*_sound_words(found))]
     counts = Counter(finding.code for finding in report.findings) + Counter(report.elided)
     first = {finding.code: finding for finding in reversed(report.findings)}
     codes = sorted(counts, key=lambda code: (-first[code].severity.rank, -counts[code], code))
     for code in codes[:SHOWN]:
         rule, count = first[code].rule, counts[code]
-        mark = repair_words(code)
+        mark = ", ".join(repair_words(option, 0 if n == count else n) for option, n in repairs[code].items())
         text = cut(first[code].message, 400)  # what is from the file is quoted there
         text += f"; and {count - 1:,} more" if count > 1 else ""
         words = f"{counted(count, first[code].severity.value)}: {code} {rule.slug}: {text}"

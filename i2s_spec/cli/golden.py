@@ -22,7 +22,7 @@ from i2s_spec.cli.model_input import (
     remark_refusal,
     tokenizer_of,
 )
-from i2s_spec.cli.options import form_option, keep_inputs, reading, writing
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, writing
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.cli.verbs import command_line
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, SettingError, quote
@@ -44,13 +44,11 @@ def golden_command() -> None:
     epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden",
     short_help="Record what a model computes.",
 )
-@click.argument("model", type=click.Path(readable=False), required=False)
+@click.argument("model", type=INPUT, required=False)
 @click.option("--tokens", type=TokenIds(), help="The token ids, such as 1,2,3.")
 @click.option("--text", metavar="TEXT", help="A text; its token ids are recorded.")
-@click.option("--text-file", type=click.Path(readable=False), help="A text from a file; - is stdin.")
-@click.option(
-    "-o", "--output", "folder", type=click.Path(readable=False), required=True, help="The folder of the record."
-)
+@click.option("--text-file", type=INPUT, help="A text from a file; - is stdin.")
+@click.option("-o", "--output", "folder", type=OUTPUT, required=True, help="The folder of the record.")
 @click.option("--light", is_flag=True, help="For big models: omit soft-max rows and codes, store only digests of sums.")
 @click.option("--npz", is_flag=True, help="Store taps as .npz, not as .safetensors.")
 @click.option(
@@ -69,6 +67,7 @@ def golden_command() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a record.")
 @click.option("--force", is_flag=True, help="Run a model that the linter calls broken; replace a record, too.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars and no remarks.")
+@remote_options
 def record(
     model: str | None, tokens: list[int] | None, text: str | None, text_file: str | None, folder: str, light: bool,
     npz: bool, callback_text: Any, kl_base: bool, numerics: str, dialect: str, activation: str | None, pre: str | None,
@@ -83,7 +82,7 @@ def record(
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")
-    from i2s_spec.gguf.source import open_regular
+    from i2s_spec.gguf.source import is_address, open_regular
     from i2s_spec.golden import record as make
     from i2s_spec.golden.recording import described
     from i2s_spec.model.load import load_model
@@ -92,7 +91,7 @@ def record(
     if model is None:
         if not quiet:
             remark(f"the model is {named(model)}")
-    else:
+    elif not is_address(model):
         open_regular(model).close()  # what is not there, or no file, is said with its name
     try:
         with reading(model), counting_bar("loading", None, quiet):
@@ -154,11 +153,9 @@ def _refuse_taken(folder: str, force: bool) -> None:
     "tiny.gguf --tokens 1,2,3 --numerics bitnetcpp-2025 -o theirs && i2s golden compare golden theirs --model tiny.gguf",
     short_help="Compare what a runtime computed with a record.",
 )
-@click.argument("golden", type=click.Path(readable=False))
-@click.argument("candidate", type=click.Path(readable=False))
-@click.option(
-    "--model", type=click.Path(readable=False), help="The GGUF file of the record: with it operations are replayed."
-)
+@click.argument("golden", type=INPUT)
+@click.argument("candidate", type=INPUT)
+@click.option("--model", type=INPUT, help="The GGUF file of the record: with it operations are replayed.")
 @click.option(
     "--mode", type=click.Choice(["op-replay", "layer-forced", "free-running"]),
     help="[default: op-replay with a model, else free-running]",
@@ -171,11 +168,12 @@ def _refuse_taken(folder: str, force: bool) -> None:
     help="Compare only the candidate's names with this prefix, such as s0/, and remove it.",
 )
 @form_option(["text", "json", "markdown", "html"])
-@click.option("-o", "--output", type=click.Path(readable=False), help="Write the report to a file.")
+@click.option("-o", "--output", type=OUTPUT, help="Write the report to a file.")
 @click.option("--force", is_flag=True, help="Replace a report; try a model that the linter calls broken.")
 @click.option("--no-diagnosis", is_flag=True, help="Do not look for the mistake that explains what is wrong.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
+@remote_options
 def compare(
     golden: str, candidate: str, model: str | None, mode: Any, numerics: str | None, prefix: str, form: str,
     output: str | None, force: bool, no_diagnosis: bool, threads: int | None, quiet: bool,
@@ -193,7 +191,6 @@ def compare(
     from i2s_spec.golden import compare as run
 
     output = None if output == "-" else output
-    keep_inputs(output, model, candidate)
     if output is not None:
         with writing(output):
             refuse_taken(output, force)

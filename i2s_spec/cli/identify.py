@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.model_input import counting_bar, named, origin, read_text
-from i2s_spec.cli.options import form_option, reading, remote_options
+from i2s_spec.cli.options import INPUT, form_option, reading, remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     epilog="Example:  i2s new tiny.gguf && i2s identify tiny.gguf",
     short_help="Find where a file comes from and how it is packed.",
 )
-@click.argument("file", type=click.Path(readable=False), required=False)
+@click.argument("file", type=INPUT, required=False)
 @form_option(["text", "json"], help="Form of the answer.", schema="identify.schema.json")
 @click.option("--sha256", is_flag=True, help="Read the whole file and compare its digest with those of known releases.")
 @click.option(
     "--reference",
     metavar="OTHER",
-    type=click.Path(readable=False),
+    type=INPUT,
     help="A GGUF or safetensors file of the same model, or a .npy file with the weights of --tensor: they decide the "
     "dialect.",
 )

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from i2s_spec.cli.options import Command, limits_of, pairs_of, remote_options, spared, words
+from i2s_spec.cli.options import INPUT, Command, call_files, limits_of, pairs_of, remote_options, report_place, words
 from i2s_spec.cli.process import Bar, cleaned_up
 from i2s_spec.cli.verbs import command_line
 from i2s_spec.errors import quote
-from i2s_spec.linter.options import Option, OptionGroup, OptionKind, Options, RunOptions, declared
-from i2s_spec.linter.paths import lint_paths
+from i2s_spec.gguf.source import is_address
+from i2s_spec.linter.options import RESULTS, Option, OptionGroup, OptionKind, Options, RunOptions, declared
+from i2s_spec.linter.paths import inputs, lint_paths
 from i2s_spec.linter.report import FORMATS, Format
 from i2s_spec.linter.run import LintRun, WrongCallError
 
@@ -40,7 +41,8 @@ def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[st
         if form not in FORMATS or not path:
             wanted = f"{parameter.metavar}, with one of {', '.join(sorted(FORMATS))}"
             raise click.BadParameter(f"{quote(value)} is not of the form {wanted}", ctx, parameter)
-        spared(ctx, parameter, path)
+        if path in files:
+            raise click.BadParameter(f"{quote(path)} is the name of two outputs; each needs its own", ctx, parameter)
         files[path] = form
     return files
 
@@ -82,7 +84,7 @@ _KINDS: Final[Mapping[OptionKind, dict[str, Any]]] = {
     OptionKind.ACCEPTED: {"multiple": True, "callback": words},
     OptionKind.LEVELS: {"multiple": True, "callback": pairs_of},
     OptionKind.BOUNDS: {"multiple": True, "callback": limits_of},
-    OptionKind.REPORT: {"type": click.Path(dir_okay=False), "callback": spared},
+    OptionKind.REPORT: {"type": click.Path(dir_okay=False)},
     OptionKind.REPORTS: {"multiple": True, "callback": files_of},
     OptionKind.RATES: {"multiple": True, "callback": rates_of},
 }
@@ -148,7 +150,7 @@ def asked_for(ctx: click.Context, given: dict[str, Any], *classes: type) -> set[
     epilog="Example:  i2s new tiny.gguf && i2s lint tiny.gguf",
     short_help="Check GGUF files: every finding has a code and a byte range.",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=INPUT)
 @lint_options(Options, RunOptions)
 @remote_options
 @click.pass_context
@@ -180,6 +182,7 @@ def lint_command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) ->
             weights = stack.enter_context(run.weights())
         except WrongCallError as error:
             raise click.UsageError(str(error)) from None
+        _enter_files(run, files)
         remarks = run.remarks
         if run.how.output is not None or not run.forms[0].plain_text:
             remarks = remarks + run.totals.remarks
@@ -197,6 +200,26 @@ def lint_command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) ->
         stale = _write_reports(run, stack.enter_context(closing(reports)), _sheets(run, stack), command_line(ctx), bar)
     _say(run.end(stale))
     return run.totals.exit_code
+
+
+def _enter_files(run: LintRun, files: Iterable[str]) -> None:
+    """Say what is read and written, after the configuration had its say.
+
+    :raises click.UsageError: for an output that is an input or another output
+    """
+    how, call = run.how, call_files()
+    call.read(how.reference, None if how.write_baseline else how.baseline, *run.configurations)
+    for place in (how.output, *how.reports, how.baseline if how.write_baseline else None):
+        call.write(place)
+    if how.engine is not None:
+        from i2s_spec.cli.cluster import table_of
+
+        results = how.results or RESULTS
+        call.write(table_of(results))
+        call.write(results)
+    if call.replaces:  # what names stand for is worth a look then
+        here = [name for name in files if name != "@-" and not is_address(name)]
+        call.read(*(name[1:] for name in here if name.startswith("@")), *(each.path for each in inputs(here)))
 
 
 def _refuse_without_engine(given: Mapping[str, Any]) -> None:
@@ -240,18 +263,18 @@ def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
             continue
         from i2s_spec.gguf.atomic_file import OutputFile  # few runs write a file
 
-        output = stack.enter_context(OutputFile(place, force=True))
+        output = stack.enter_context(OutputFile(report_place(place, how.force), force=True))
         # A report beside the one that is quiet is for later readers, and whole.
         quiet = how.quiet and place == how.output
         sheets.append((form(False, quiet, how.threshold), partial(_write, output)))
     return sheets
 
 
-def _checkpoint(path: str, options: Options) -> dict[str, Any]:
+def _checkpoint(path: str, options: Options, root: str = "") -> dict[str, Any]:
     """The report on a folder of safetensors; what it needs is imported only for one."""
     from i2s_spec.checkpoints.lint_checkpoint import lint_folder
 
-    return lint_folder(path, options)
+    return lint_folder(path, options, root)
 
 
 def _say(sentences: Iterable[str]) -> None:

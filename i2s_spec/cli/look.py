@@ -15,7 +15,7 @@ import click
 
 from i2s_spec._version import __version__
 from i2s_spec.cli.model_input import named, origin
-from i2s_spec.cli.options import remote_options
+from i2s_spec.cli.options import INPUT, remote_options
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -35,7 +35,7 @@ ENDS = (900, 100)
     epilog="Example:  i2s new tiny.gguf && i2s show tiny.gguf",
     short_help="Show header, keys, tensors and totals of a file.",
 )
-@click.argument("file", type=click.Path(readable=False), required=False)
+@click.argument("file", type=INPUT, required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Leave out the tensor table; totals are still shown.")
@@ -113,7 +113,7 @@ WIDE = 132
     epilog="Example:  i2s new tiny.gguf && i2s dump tiny.gguf blk.0.attn_q.weight",
     short_help="Show a file or a part of it as hex, ASCII and tree.",
 )
-@click.argument("file", type=click.Path(readable=False))
+@click.argument("file", type=INPUT)
 @click.argument("what", required=False)
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of array elements and of lines of bytes."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import reading
+from i2s_spec.cli.options import reading, remote_options
 from i2s_spec.errors import FormatError, SettingError, quote
 from i2s_spec.gguf.source import open_regular
 
@@ -44,6 +44,7 @@ def numerics_option(text: str, default: str | None = None) -> Callable[[Callable
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every verb that runs a model."""
+    command = remote_options(command)
     for option in reversed(
         (
             numerics_option("The numeric profile: how numbers are computed.", default="fast"),

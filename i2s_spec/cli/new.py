@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.options import shown, writing
+from i2s_spec.cli.options import OUTPUT, shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
@@ -28,7 +28,7 @@ from i2s_spec.testing.common_faults import mishaps
 
 
 @click.command(epilog="Example:  i2s new tiny.gguf --arch llama --layers 3 --seed 7")
-@click.argument("target", type=click.Path(readable=False))
+@click.argument("target", type=OUTPUT)
 @click.option(
     "--arch",
     metavar="NAME",
@@ -63,6 +63,7 @@ from i2s_spec.testing.common_faults import mishaps
     "--as-published", is_flag=True, help="Only the keys of published files, which lack some; implied by --shape."
 )
 @click.option("--trained", is_flag=True, help="Write the trained model that comes with i2s-spec, not random weights.")
+@click.option("--sample", is_flag=True, help="Write the file that the examples of the specification read (3 tensors).")
 @click.option("--dialect", metavar="NAME", help="With --trained: the dialect, such as interleave-64.")
 @click.option(
     "--type",
@@ -88,6 +89,7 @@ def new_command(
     arch: str,
     endian: Any,
     trained: bool,
+    sample: bool,
     dialect: str | None,
     to: str | None,
     rotated: bool,
@@ -118,8 +120,11 @@ def new_command(
     names bitnet-25 and bitnet) or llama, in any dialect, type and byte order.
     """
     about = {"byte_order": endian, "force": force}
-    if trained:
-        _refuse_sizes({**options, "rotated": rotated})
+    if sample:
+        _refuse_sizes("--sample", {*options, "rotated", "arch", "dialect", "to", "trained"})
+        keys, tensors, size = _write_sample(target, endian, force)
+    elif trained:
+        _refuse_sizes("--trained", {*options, "rotated"})
         keys, tensors, size = _write_trained(target, arch, {**about, "dialect": dialect, "to": to}, quiet)
     else:
         if dialect is not None:
@@ -128,7 +133,7 @@ def new_command(
             kind = to.upper() if to is not None else None
             size, keys, tensors = new(target, arch, type=kind, rotated=rotated, progress=progress, **about, **options)
     if not quiet:
-        what = f"{arch}, trained" if trained else arch
+        what = "the sample of the specification" if sample else f"{arch}, trained" if trained else arch
         click.echo(
             f"{shown(target)}: {what}, {counted(size, 'byte')}, {counted(keys, 'key')}, {counted(tensors, 'tensor')}"
         )
@@ -144,13 +149,24 @@ def _write_trained(target: str, arch: str, about: dict[str, Any], quiet: bool) -
         return len(file.metadata), len(file.tensors), file.size
 
 
-def _refuse_sizes(options: dict[str, Any]) -> None:
-    """Whatever was asked of random weights has no meaning for trained ones."""
+def _write_sample(target: str, byte_order: Any, force: bool) -> tuple[int, int, int]:
+    """Keys, tensors and bytes of what was written."""
+    from i2s_spec.gguf.atomic_file import OutputFile
+    from i2s_spec.testing.sample import Draft
+
+    with writing(target), OutputFile(target, force=force) as output:
+        output.write(Draft(byte_order).data)
+    with open_file(target) as file:
+        return len(file.metadata), len(file.tensors), file.size
+
+
+def _refuse_sizes(flag: str, options: set[str]) -> None:
+    """What is asked of random weights has no meaning for a file that is always the same."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
         if name in options and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-            raise click.UsageError(f"{parameter.opts[0]} is for random weights; --trained has its own")
+            raise click.UsageError(f"{parameter.opts[0]} is for other files; that of {flag} is always the same")
 
 
 # --- demo ------------------------------------------------------------------------------------------------------------

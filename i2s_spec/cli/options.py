@@ -2,7 +2,8 @@
 
 form_option      `--format` of verbs that answer in several forms, with `--json` as its short form
 remote_options   which networks may be asked, and the budget of a file, for verbs that read addresses
-whole_file, out_argument, writing, reading, keep_inputs    which file is written, and whether it may be replaced
+INPUT, OUTPUT    types of the paths that a call reads and writes: no output is an input (`CallFiles`)
+whole_file, out_argument, writing, reading, report_place    which file is written, and whether it may be replaced
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -86,15 +87,6 @@ def limits_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[s
     return limits
 
 
-def spared(ctx: click.Context, parameter: click.Parameter, place: str | None) -> str | None:
-    """The file that a report goes to, which is never a model: that would be lost."""
-    if place is not None and os.path.isfile(place):
-        with open(place, "rb") as file:
-            if file.read(len(MAGIC)) == MAGIC:
-                raise click.BadParameter(f"{quote(place)} is a GGUF file; no report replaces it", ctx, parameter)
-    return place
-
-
 # --- networks and budgets --------------------------------------------------------------------------------------------
 
 
@@ -149,21 +141,135 @@ def shown(path: str) -> str:
     return quote(path, limit=4096, bare=True)
 
 
-def keep_inputs(target: str | None, *inputs: str | None) -> None:
-    """Refuse to replace a file that the same call reads, also where replacing is allowed: nobody means to lose a model to
-    its own report.
+class CallFiles:
+    """What one call reads and writes. No output is an input under any name of it, also where files may be replaced, and no
+    two outputs are one file: nobody means to lose a model, or what it was made from, to a report on it.
 
-    :param target: the file to write; None where none is written
-    :param inputs: the files to read, under whatever name; None for one that was not given
-    :raises click.UsageError: where they are the same
+    Parameters of the types `INPUT` and `OUTPUT` enter themselves; what a call only learns later is entered by the verb.
     """
-    for path in inputs if target is not None else ():
-        try:
-            same = path is not None and target is not None and os.path.samefile(path, target)
-        except (OSError, ValueError):  # one of them does not exist, or has no name that could
-            continue
-        if same:
-            raise click.UsageError(f"{shown(target or '')} is an input file; the output needs another name")
+
+    def __init__(self) -> None:
+        self._inputs: list[str] = []
+        self._outputs: list[str] = []
+
+    def read(self, *paths: str | None) -> None:
+        """Enter files to read; of a folder, also those that lie in it.
+
+        :raises click.UsageError: where one of them is an output
+        """
+        for path in paths:
+            if path is not None:
+                for target in self._outputs:
+                    _refuse_input(target, path)
+                self._inputs.append(path)
+
+    def write(self, target: str | None) -> None:
+        """Enter a file to write; None and `-` are none.
+
+        :raises click.UsageError: where it is an input or another output
+        """
+        if target in (None, "-"):
+            return
+        for path in self._inputs:
+            _refuse_input(target, path)
+        for other in self._outputs:
+            if _one_name(target) == _one_name(other):
+                raise click.UsageError(f"{shown(target)} is the name of two outputs; each needs its own")
+        self._outputs.append(target)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether there is a file under the name of an output."""
+        return any(map(os.path.exists, self._outputs))
+
+
+def call_files() -> CallFiles:
+    """The files of the current call."""
+    found: CallFiles = click.get_current_context().meta.setdefault(f"{__name__}.files", CallFiles())
+    return found
+
+
+class _InputPath(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        call_files().read(os.fspath(path))
+        return path
+
+
+class _OutputPath(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        call_files().write(os.fspath(path))
+        return path
+
+
+#: The path of a file or folder that a call reads, and of one that it writes. What it is, is seen when it is opened.
+INPUT: Final = _InputPath(readable=False)
+OUTPUT: Final = _OutputPath(readable=False)
+
+
+def _refuse_input(target: str, path: str) -> None:
+    from i2s_spec.gguf.atomic_file import InputFileError, refuse_inputs
+
+    if not os.path.exists(target):
+        return
+    inside: Sequence[str] = ()
+    with suppress(OSError):
+        inside = [os.path.join(path, name) for name in os.listdir(path)]
+    # GGUF files and reports in a folder are what earlier calls wrote there, as in the folder of a checkpoint.
+    if inside and (target.endswith(".gguf") or is_report(target)):
+        inside = ()
+    try:
+        refuse_inputs(target, path, *inside)
+    except InputFileError as error:
+        raise click.UsageError(f"{shown(target)} is an input file; the output needs another name") from error
+
+
+def _one_name(path: str) -> str:
+    """The same for all names of a file that will be: links of folders are followed, the file itself is replaced."""
+    folder, base = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), base)
+
+
+#: How the reports of this package begin, in every form and of every version.
+_REPORTS: Final = (
+    rb'(?i)<!doctype html>\n<html lang="en">\s*<head>\s*<meta charset="utf-8">',
+    rb"<\?xml [^>]*\?>\s*<testsuites\b",
+    rb'\{\s*"\$schema"\s*:\s*"[^"]*sarif',
+    rb'\{\s*"schemaVersion"\s*:',
+    rb'\{\s*"schema_version"\s*:\s*\d+\s*,\s*("tool"\s*:\s*\{|"type"\s*:|"files"\s*:\s*\d)',
+    rb'\{\s*"record"\s*:',
+    rb"# i2s |\| implementation \||::(error|warning|notice) |I2S-\d{4} |(i2s: )?[\d,]+ files?[,:] ",
+    rb"[^\n]*: (ok\b|[\d,]+ (error|warning|note)s?\b|(error|warning|note): [A-Z]\d{3}\b)",
+)
+
+
+def is_report(path: str) -> bool:
+    """Whether a file is empty, or a report of this package: lint, census or conform."""
+    import re
+
+    from i2s_spec.gguf.source import open_regular
+
+    try:
+        with open_regular(path) as file:
+            beginning = file.read(1 << 12)
+    except (OSError, FormatError):
+        return False
+    return not beginning or any(re.match(each, beginning) for each in _REPORTS)
+
+
+def report_place(place: str, force: bool) -> str:
+    """The name of a report, which replaces only another report, or with `force` any file but a model.
+
+    :raises click.UsageError: where another file has the name
+    """
+    if os.path.isfile(place) and not is_report(place):
+        with open(place, "rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                raise click.UsageError(f"{shown(place)} is a GGUF file; no report replaces it")
+        if not force:
+            raise click.UsageError(f"{shown(place)} exists and is no report; use --force to replace it")
+    return place
 
 
 @contextmanager
@@ -194,18 +300,16 @@ def refusal(error: FormatError) -> dict[str, Any]:
 
 
 @contextmanager
-def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
+def writing(target: str | None) -> Iterator[None]:
     """Write a file, and say what a user got wrong: it is there already, or an argument does not fit. Told to end, a verb
     leaves nothing half-written.
 
-    :param inputs: files that the verb reads, which `target` cannot replace
     :raises click.UsageError: for `-`, and for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
     """
     if target == "-":
         raise click.UsageError(
             "- means standard output, to which this command does not write; ./- is a file of that name"
         )
-    keep_inputs(target, *inputs)
     try:
         with cleaned_up():
             yield
@@ -217,10 +321,9 @@ def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
         raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
 
 
-def warn_of_programs(target: str, former: str | None, quiet: bool, as_json: bool) -> list[str]:
+def warn_of_programs(target: str, quiet: bool, as_json: bool) -> list[str]:
     """Print on stderr what programs are known to do wrongly with a GGUF file that was just written.
 
-    :param former: the architecture of the file that it was made from, if it was changed
     :returns: the sentences, for a document; nothing is looked for if they are wanted neither there nor on stderr
     """
     from i2s_spec.linter.runtimes.conversions import cautions
@@ -228,7 +331,7 @@ def warn_of_programs(target: str, former: str | None, quiet: bool, as_json: bool
     if (quiet and not as_json) or not target.endswith(".gguf") or not os.path.isfile(target):
         return []
     try:
-        found = list(cautions(target, former))
+        found = list(cautions(target))
     except (OSError, FormatError):  # it was moved or replaced meanwhile
         return []
     if not quiet:
@@ -245,13 +348,14 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
     """
     threads = "Threads that decode. [default: one for each processor]"
     return _all(
-        click.argument("file", type=click.Path(readable=False)),
-        click.option("-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), help=output),
+        click.argument("file", type=INPUT),
+        click.option("-o", "--output", "target", metavar="OUT", type=OUTPUT, help=output),
         click.option("--dry-run", is_flag=True, help=dry_run),
         click.option("--force", is_flag=True, help="Overwrite OUT if it exists."),
         click.option("--json", "as_json", is_flag=True, help="As JSON."),
         click.option("--threads", type=click.IntRange(1), help=threads),
         click.option("-q", "--quiet", is_flag=True, help="Print nothing."),
+        remote_options,
     )
 
 
@@ -272,9 +376,8 @@ def out_argument(name: str) -> Callable[[Command], Command]:
             options[name] = output if output is not None else options[name]
             return command(*args, **options)
 
-        path = click.Path(readable=False)
-        whole = click.option("-o", "--output", metavar="OUT", type=path, help="The same as OUT.")(whole)
-        return click.argument(name, metavar="[OUT]", required=False, type=path)(whole)
+        whole = click.option("-o", "--output", metavar="OUT", type=OUTPUT, help="The same as OUT.")(whole)
+        return click.argument(name, metavar="[OUT]", required=False, type=OUTPUT)(whole)
 
     return made
 

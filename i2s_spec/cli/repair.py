@@ -37,6 +37,7 @@ SHOWN_CODES = 5
     short_help="Repair what can be repaired, into a new file.",
 )
 @whole_file("The repaired file.", "Write nothing; show which bytes would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change as a diff, and the rest on stderr.")
 @click.option("--unsafe", is_flag=True, help="Also make repairs that need a review of the result.")
 @click.option("--select", multiple=True, metavar="CODE,...", callback=words,
               help="Repair only findings with these codes or beginnings of codes.")  # fmt: skip
@@ -48,6 +49,7 @@ def fix_command(
     file: str,
     target: str | None,
     dry_run: bool,
+    diff: bool,
     as_json: bool,
     quiet: bool,
     threads: int | None,
@@ -60,16 +62,20 @@ def fix_command(
 
     Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
     """
-    check_target(target, dry_run)
+    check_target(target, dry_run or diff)
     from i2s_spec.linter.repair.fix import fix
 
     with reading(file), writing(target), progress_bar("repairing", quiet) as progress:
-        fixed = fix(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+        fixed = fix(file, target, diff=diff, threads=threads or os.cpu_count() or 1, progress=progress, **options)
     if as_json:
         sys.stdout.writelines(json_document(_fix_document(fixed, target)))
     elif not quiet:
-        for line in _fix_lines(fixed, target):
+        for line in (
+            (f"--- {shown(fixed.path)}", f"+++ {shown(fixed.path)}, repaired", *fixed.diff) if fixed.diff else ()
+        ):
             click.echo(line)
+        for line in _fix_lines(fixed, target, not diff):
+            click.echo(line, err=diff)
     return int(not fixed.remaining.ok)
 
 
@@ -89,6 +95,7 @@ def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
         "recoded": [json_string(name) for name in fixed.recoded],
         "changed": fixed.changed,
         "changes": (change.as_dict() for change in fixed.changes),
+        **({"diff": list(fixed.diff)} if fixed.diff else {}),
         "remaining": fixed.remaining.as_dict()["summary"],
     }
 
@@ -101,15 +108,15 @@ def _span(about: Action | Declined) -> dict[str, Any]:
     return {"start": about.at.start, "stop": about.at.stop, "path": visible(about.at.path, bare=True)}
 
 
-def _fix_lines(fixed: Fixed, target: str | None) -> Iterator[str]:
-    """What was done, for a person."""
+def _fix_lines(fixed: Fixed, target: str | None, with_bytes: bool) -> Iterator[str]:
+    """What was done, for a person; of a dry run `with_bytes` that would change."""
     path = shown(fixed.path)
     yield from _listed(path, ((action.code, action.at, action.does) for action in fixed.actions), "repaired")
     if fixed.recoded:
         yield f"{path}: {counted(len(fixed.recoded), 'tensor')} recoded into the canonical dialect, each window read back"
     yield from _listed(path, ((each.code, each.at, each.why) for each in fixed.declined), "not repaired")
     yield from _listed(path, ((each.code, each.at, each.does) for each in fixed.withheld), "needs --unsafe")
-    if target is None:
+    if target is None and with_bytes:
         for change in fixed.changes[:SHOWN_CHANGES]:
             yield from change.lines()
         if fixed.changed > SHOWN_CHANGES:
@@ -146,7 +153,7 @@ def _proof(fixed: Fixed) -> Iterator[str]:
 
 def _remaining(fixed: Fixed) -> str:
     """What a lint finds in the result: counts, and what the findings are that still have a repair."""
-    from i2s_spec.linter.report_data import repair_words
+    from i2s_spec.linter.report_data import repair_words, repairs_of
 
     summary = fixed.remaining.as_dict()["summary"]
     counts = ((summary[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
@@ -154,9 +161,8 @@ def _remaining(fixed: Fixed) -> str:
     if not left:
         return "no findings remain"
     known = sorted({(finding.code, finding.rule.slug) for finding in fixed.remaining.findings})
-    declined = {each.code for each in fixed.declined}  # what was asked for, and did not fit
-    marks = [(f"{code} {slug}", "" if code in declined else repair_words(code)) for code, slug in known]
-    codes = [f"{name}, {mark}" if mark else name for name, mark in marks]
+    repairs = repairs_of(((each.code, each.fix) for each in fixed.remaining.findings), fixed.remaining.elided)
+    codes = [", ".join((f"{code} {slug}", *map(repair_words, repairs[code]))) for code, slug in known]
     if len(codes) > SHOWN_CODES:
         codes[SHOWN_CODES:] = [counted(len(codes) - SHOWN_CODES, "more code")]
     one = summary["errors"] + summary["warnings"] + summary["notes"] == 1
@@ -187,7 +193,7 @@ SHOWN = 20
 )
 @whole_file("The new file.", "Write nothing; list what would be left out.")
 @click.option("--keep-unknown", is_flag=True, help="Keep keys that the specification does not know.")
-@click.option("--drop-template", is_flag=True, help="Leave the chat template out, which is a program.")
+@click.option("--drop-template", is_flag=True, help="Leave every chat template out, which is a program.")
 def sanitize_command(
     file: str,
     target: str | None,
@@ -199,8 +205,9 @@ def sanitize_command(
 ) -> int:
     """Write OUT with only the known parts of FILE: keys that the specification knows, and tensors.
 
-    It leaves out and lists unknown keys, bytes that belong to no tensor, bytes after the scales of I2_S tensors, and
-    control characters. A proof shows that the weights are the same. The same FILE gives the same OUT on every machine.
+    It leaves out and lists unknown keys, bytes that belong to no tensor, bytes after the scales of I2_S tensors, control
+    characters, and chat templates that `i2s lint` calls an error or cannot read to their end. A proof shows that the
+    weights are the same. The same FILE gives the same OUT on every machine.
 
     Exit code 1: FILE has a part that is ambiguous, such as tensors that share bytes; nothing is written. `i2s fix`
     repairs some of those.

@@ -84,7 +84,7 @@ def shown(rule: Rule) -> Shown:
     """
     situation = SITUATIONS.get(rule.code)
     if isinstance(situation, Without):
-        return Shown(f"nothing can be shown that would be the same everywhere: {situation.why}.", "")
+        return Shown(f"nothing is shown: {situation.why}.", "")
     with tempfile.TemporaryDirectory() as folder:
         if situation is not None:
             return _met(situation, Path(folder))

@@ -28,7 +28,7 @@ from i2s_spec.cli.model_input import (
     tokenizer_if_any,
     tokenizer_of,
 )
-from i2s_spec.cli.options import form_option
+from i2s_spec.cli.options import INPUT, form_option
 from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
@@ -45,11 +45,9 @@ STORY_TOKENS = 379
     epilog="Example:  i2s new tiny.gguf && i2s run tiny.gguf --prompt 'The weights are' -n 16",
     short_help="Continue a text with a model, or chat with it.",
 )
-@click.argument("model", type=click.Path(readable=False), required=False)
+@click.argument("model", type=INPUT, required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="The text to continue.")
-@click.option(
-    "-f", "--file", "path", type=click.Path(readable=False), help="The text to continue, from a file; - is stdin."
-)
+@click.option("-f", "--file", "path", type=INPUT, help="The text to continue, from a file; - is stdin.")
 @click.option("--tokens", type=TokenIds(), help="The token ids to continue, such as 1,2,3.")
 @click.option("--chat", "talk", is_flag=True, help="Chat: each line of stdin is a message.")
 @click.option(

@@ -25,7 +25,7 @@ from i2s_spec.cli.model_input import (
     tokenizer_if_any,
     tokenizer_of,
 )
-from i2s_spec.cli.options import form_option, keep_inputs, shown
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, shown
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.draw.text import float32_words, json_document, visible
 from i2s_spec.errors import SettingError, counted
@@ -37,8 +37,8 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s perplexity tiny.gguf --context 4 --tokens 1,5,9,20,33,64,100,200",
     short_help="Measure how well a model predicts a text.",
 )
-@click.argument("model", type=click.Path(readable=False), required=False)
-@click.option("-f", "--file", "path", type=click.Path(readable=False), help="The text; - is stdin.")
+@click.argument("model", type=INPUT, required=False)
+@click.option("-f", "--file", "path", type=INPUT, help="The text; - is stdin.")
 @click.option("--tokens", type=TokenIds(), help="The text as token ids.")
 @click.option(
     "-c", "--context", type=int, metavar="N", help="Tokens of a chunk. [default: 512; without MODEL all that it takes]"
@@ -46,7 +46,7 @@ SCHEMA_VERSION = 1
 @click.option("--chunks", "most", type=int, metavar="N", help="Take only the first N chunks.")
 @click.option("--bos/--no-bos", default=None, help="A first token in every chunk. [default: as the file says]")
 @click.option(
-    "--kl-divergence-base", "base", type=click.Path(readable=False), metavar="FILE",
+    "--kl-divergence-base", "base", type=OUTPUT, metavar="FILE",
     help="Write the log-probabilities too, for llama-perplexity --kl-divergence.",
 )  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the file of --kl-divergence-base if there is one.")
@@ -86,7 +86,6 @@ def perplexity_command(
         raise click.UsageError("one of --file and --tokens is needed")
     if context is None:
         context = card()["sizes"]["context"] if model is None else 512
-    keep_inputs(base, model, path)
     if base is not None:
         _refuse_taken(base, overwrite)
     text = unseen_text() if own else read_text(path) if path is not None else None
@@ -176,7 +175,7 @@ def _as_json(estimate: Any, context: int, bos: int | None, split: str | None, pr
     epilog="Example:  i2s new tiny.gguf --arch qwen3 && i2s embed tiny.gguf --text 'ternary weights' --text 'bread'",
     short_help="Compute embeddings of texts.",
 )
-@click.argument("model", type=click.Path(readable=False))
+@click.argument("model", type=INPUT)
 @click.option(
     "-t", "--text", "texts", multiple=True, metavar="TEXT", help="A text to embed; may be given several times."
 )
@@ -184,11 +183,11 @@ def _as_json(estimate: Any, context: int, bos: int | None, split: str | None, pr
     "-f",
     "--file",
     "path",
-    type=click.Path(readable=False),
+    type=INPUT,
     help="Read texts from a file, one on each line; - is stdin.",
 )
 @click.option("--tokens", type=TokenIds(), multiple=True, help="A text as token ids; may be given several times.")
-@click.option("-o", "--output", type=click.Path(readable=False), help="Write to this file instead of standard output.")
+@click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of standard output.")
 @click.option(
     "--similarity", is_flag=True, help="Print how similar the texts are to each other (cosine), not the vectors."
 )
@@ -223,7 +222,6 @@ def embed_command(
         raise click.UsageError("one of --text, --file and --tokens is needed")
     if form == "npy" and output is None and sys.stdout.isatty():
         raise click.UsageError("npy is binary and cannot be printed on a terminal; use --output FILE")
-    keep_inputs(output, model, path)
     with open_model(model, numerics, threads, force, quiet, embeds=True) as opened:
         ids = [list(each) for each in tokens]
         if wanted:

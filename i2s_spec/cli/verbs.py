@@ -99,7 +99,7 @@ class Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "I2S"},
     epilog="Example:  i2s demo        (needs no file)",
 )
-@click.version_option(__version__, "--version", message="i2s-spec %(version)s")
+@click.version_option(__version__, "-V", "--version", message="i2s-spec %(version)s")
 def cli() -> None:
     """Read, check and make GGUF files with I2_S tensors (BitNet's ternary weights)."""
     if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels that cannot be used are refused by every verb

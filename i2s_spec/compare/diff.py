@@ -41,7 +41,7 @@ from i2s_spec.compare.hash import (
 )
 from i2s_spec.compare.lineage import TensorLineage, ZeroRows
 from i2s_spec.errors import FormatError, MissingExtra
-from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
 from i2s_spec.inspect.match_dialect import matched, rows_compared
 from i2s_spec.inspect.show import beginning
 from i2s_spec.schema.dialect import Dialect, parse
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.codec.encoding import Trits
     from i2s_spec.compare.tensor_rows import Rows
+    from i2s_spec.gguf.source import Origin
 
 #: Called with (bytes of A compared, bytes of A to compare).
 Progress = Callable[[int, int], object]
@@ -138,6 +139,38 @@ class Difference(NamedTuple):
     def displaced(self) -> bool:
         """Whether all tensors of one file lie elsewhere than its header puts them; they were compared where they lie."""
         return any(name == _DATA for name, *_ in self.container)
+
+
+@takes_file
+def diff(
+    a: Origin,
+    b: Origin,
+    dialect_a: str | Dialect = "canonical",
+    dialect_b: str | Dialect = "canonical",
+    *,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Difference:
+    """Compare two files by meaning, as `i2s diff` does: keys, tensors, trits and scales, whatever the packing.
+
+        found = i2s.diff("before.gguf", "after.gguf")
+        found.same, [(change.name, change.trits) for change in found.tensors]
+
+    :param a: a `File`, or an argument of `open`; so is `b`
+    :param dialect_a: of the I2_S tensors of A, which the file does not say
+    :param dialect_b: of those of B
+    :param threads: how many threads decode
+    :param progress: called now and then with (bytes of A compared, bytes of A to compare)
+    :raises FormatError: for a file with a fault, and where one does not hold a tensor whole
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
+        so many bytes that they are larger than the file
+    """
+    return _diff_with(b, a, dialect_a, dialect_b, threads, progress)
+
+
+@takes_file
+def _diff_with(b: Origin, a: File, *options: Any) -> Difference:
+    return difference(a, b, *options)
 
 
 def difference(

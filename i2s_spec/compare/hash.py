@@ -41,19 +41,20 @@ from i2s_spec.codec.encoding import FLOAT_WORDS, Form, joined_floats
 from i2s_spec.codec.native import pack_trits, recode
 from i2s_spec.codec.observation import read_tail
 from i2s_spec.compare.lineage import ZEROS, rows_of_runs, runs
-from i2s_spec.errors import FormatError, counted, quote
+from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf import byte_order
-from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
 from i2s_spec.gguf.source import chunks, read_spans, require_written
-from i2s_spec.gguf.split_set import TYPES, SplitSet
+from i2s_spec.gguf.split_set import TYPES, SplitSet, split_set
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
-from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, ValueType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.codec.encoding import Trits
     from i2s_spec.compare.lineage import Fingerprint, ZeroRows
+    from i2s_spec.gguf.source import Origin
 
 #: The key that says where tensors lie, not what they are.
 ALIGNMENT: Final = b"general.alignment"
@@ -120,6 +121,37 @@ def identity(
         reported(len(chunk))
     found = tuple(_each(file, tensors, dialect, threads, reported, lineage))
     return Identity(whole.hexdigest(), metadata_digest(file), _combined(len(found), found), found)
+
+
+@takes_file
+def hash(
+    file: Origin,
+    dialect: str | Dialect = "canonical",
+    *,
+    threads: int = 1,
+    progress: Progress | None = None,
+    lineage: bool = False,
+) -> Identity:
+    """The identities of a file, of its metadata and of its weights, as `i2s hash` prints them: hexadecimal SHA-256.
+
+        found = i2s.hash("model.gguf")
+        found.weights == i2s.hash("copy.gguf").weights  # the same trits and scales, however they are packed
+
+    The first part of a split model, with the others beside it, stands for the whole model.
+
+    :param file: a `File`, or an argument of `open`
+    :param dialect: of the I2_S tensors, which the file does not say
+    :param threads: how many threads decode
+    :param progress: called now and then with (bytes looked at, bytes to look at)
+    :param lineage: note the all-zero rows of ternary tensors, too
+    :raises FormatError: for a file with a fault, and where it does not hold a tensor whole
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
+        so many bytes that they are larger than the file
+    """
+    whole = split_set(file)
+    if whole is not None and whole.is_whole:
+        return set_identity(whole, dialect, threads, progress, lineage)
+    return identity(file, dialect, threads, progress, lineage)
 
 
 def set_identity(
@@ -220,7 +252,8 @@ def metadata_digest(file: File, left_out: Collection[bytes] = (ALIGNMENT,)) -> s
     header = file.source.read(0, end) if file.byte_order == "little" and end <= MOST_AT_ONCE else b""
     for entry in sorted(entries, key=lambda entry: (entry.name, entry.index)):
         digest.update(_text(entry.name))
-        if header:  # a read for each of many keys would take longer than the rest
+        # A read for each of many keys would take longer than the rest.
+        if header and ValueType.BOOL not in (entry.type, entry.element):
             digest.update(header[entry.type_span.start : entry.stop])
             continue
         for part in canonical_value(file, entry):
@@ -302,12 +335,23 @@ SMALL: Final = 1 << 16
 _PERHAPS_TERNARY: Final = ("I2_SR", "TQ1_0", "TQ2_0", "F32", "F16", "BF16")
 
 
+#: A bool is true whatever its byte is, unless that is 0.
+_TRUTH: Final = bytes([0, *[1] * 255])
+
+
 def canonical_value(file: File, entry: KeyValue) -> Iterator[bytes]:
     """The type and value of a key: u32 type, then the value with lengths and element types (clause 2.5)."""
     if file.byte_order == "little":
-        yield from chunks(file.source, entry.type_span.start, entry.stop)
+        data = chunks(file.source, entry.type_span.start, entry.stop)
     else:
-        yield from byte_order.swapped_value(file.source, entry, file.byte_order)
+        data = byte_order.swapped_value(file.source, entry, file.byte_order)
+    if ValueType.BOOL not in (entry.type, entry.element):
+        yield from data
+        return
+    head = 4 if entry.type == ValueType.BOOL else 16  # type; and of an array also the elements' type and number
+    for part in data:
+        yield bytes(part[:head]) + bytes(part[head:]).translate(_TRUTH)
+        head = max(0, head - len(part))
 
 
 def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Trits | None:
@@ -381,7 +425,7 @@ def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
     :param tensors: all tensors of the file
     :returns: bytes of all tensors
     :raises FormatError: for a tensor that the file does not hold whole, or whose size is not known
-    :raises ValueError: for such a file
+    :raises SettingError: for such a file
     """
     require_written(file.source)
     total = 0
@@ -390,7 +434,7 @@ def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
         tensor.require(span)
         total += span.stop - span.start
     if total > file.size:
-        raise ValueError(
+        raise SettingError(
             f"tensors share bytes (G404): they have {counted(total, 'byte')}, and the file has {file.size:,}"
         )
     return total

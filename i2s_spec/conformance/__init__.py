@@ -5,6 +5,7 @@
         score          whether an answer agrees with a vector, and where not; known failures
         mistakes       the known mistakes that explain a wrong answer
         protocol       the protocol `i2s-cp/1`: messages, cases, the process of an adapter
+          operations   its words: operations, verdicts, phases, classes of comparison
     pytest_plugin      a test of every vector
     packages           the suite of vectors as packages for PyPI, npm, Go and crates
       vectors/         questions to decoders in any language, with their answers

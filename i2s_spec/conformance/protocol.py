@@ -29,27 +29,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from i2s_spec.conformance.operations import OPERATIONS, PHASES
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.fuzzing.bounded_process import OUTPUT_BYTES, WRITTEN_BYTES, Bounds, set_limits
+from i2s_spec.fuzzing.bounded_process import BACKTRACE_BYTES, WRITTEN_BYTES, Bounds, cause, set_limits
 from i2s_spec.gguf.source import read_regular
 
-PROTOCOL: Final = "i2s-cp/1"
 VERSION: Final = 1
-
-#: Everything that an adapter can be asked for.
-OPS: Final = (
-    "container", "decode", "dequant", "quantize", "activation", "bitlinear", "forward", "tokenize", "verdict",
-)  # fmt: skip
-
-#: The phases in which a reader refuses a file, in the order in which readers reach them.
-PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "semantics")
 
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """What an adapter says about its implementation; texts are limited in length and shown escaped."""
+    """What an adapter says about its implementation; texts are limited in length and shown escaped.
+
+    :param features: what it supports, whatever the operation; `by_op` where it says so for each one
+    """
 
     name: str
     version: str = ""
@@ -59,8 +54,14 @@ class Implementation:
     issues: str = ""
     ops: tuple[str, ...] = ()
     features: tuple[str, ...] | None = None
+    by_op: Mapping[str, tuple[str, ...]] | None = None
     dialects: tuple[str, ...] | None = None
     most_bytes: int | None = None
+
+    def lacks(self, case: VectorCase) -> list[str]:
+        """The features of a case that it does not claim for the operation; empty where it claims none at all."""
+        claimed = self.by_op.get(case.op, ()) if self.by_op is not None else self.features
+        return [] if claimed is None else [each for each in case.features if each not in claimed]
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,16 @@ def start(process: AdapterProcess) -> Implementation:
     ops = answer.get("ops", about.get("ops"))
     if not _are_texts(ops) or not ops:
         raise AdapterFault("protocol", 'the answer to `start` lacks "ops": [...], what the adapter can be asked for')
-    if not set(ops) & set(OPS):
-        raise AdapterFault("protocol", f"no op in the answer to `start` is known; there are {', '.join(OPS)}")
-    features, dialects = answer.get("features"), answer.get("dialects")
+    if not OPERATIONS.keys() & set(ops):
+        raise AdapterFault("protocol", f"no op in the answer to `start` is known; there are {', '.join(OPERATIONS)}")
+    features, dialects, by_op = answer.get("features"), answer.get("dialects"), None
+    if isinstance(features, dict) and all(map(_are_texts, features.values())):
+        by_op = {quote(op, limit=40, bare=True): tuple(each) for op, each in features.items()}
+        features = sorted({each for listed in by_op.values() for each in listed})
     for name, value in (("features", features), ("dialects", dialects)):
         if value is not None and not _are_texts(value):
-            raise AdapterFault("protocol", f'"{name}" in the answer to `start` is not a list of texts')
+            more = ", nor an object of such lists by operation" if name == "features" else ""
+            raise AdapterFault("protocol", f'"{name}" in the answer to `start` is not a list of texts{more}')
     limits = answer.get("limits")
     most = limits.get("max_bytes") if isinstance(limits, dict) else None
     texts = {
@@ -113,6 +118,7 @@ def start(process: AdapterProcess) -> Implementation:
         **texts,
         ops=tuple(ops),
         features=tuple(features) if features is not None else None,
+        by_op=by_op,
         dialects=tuple(dialects) if dialects is not None else None,
         most_bytes=most if isinstance(most, int) else None,
     )
@@ -173,21 +179,21 @@ def answer_of(message: Mapping[str, Any], seq: int, want: str, output: Path) -> 
         return Answer("rejected", verdict=verdict or "", phase=phase, message=text, fields=message)
     if verdict == "valid":
         return Answer("result", verdict=verdict, message=text, fields=message)
-    if "json" in message:
-        return Answer("result", json=message["json"], digest=_digest(message, False), fields=message)
+    data = None
     if "base64" in message:
         try:
             data = base64.b64decode(message["base64"], validate=True)
         except (binascii.Error, TypeError, ValueError):
             raise AdapterFault("protocol", '"base64" in the answer is not base64') from None
-        return Answer("result", data=data, fields=message)
-    if (want == "bytes" or message.get("output") is True) and output.is_file():  # for languages without SHA-256
-        return Answer("result", data=output.read_bytes(), fields=message)
-    if want == "bytes":
-        raise AdapterFault("protocol", 'the answer to "want": "bytes" has no "base64", and no file is at "output"')
-    if message.get("output") is True:
+    elif (want == "bytes" or message.get("output") is True) and output.is_file():  # for languages without SHA-256
+        data = output.read_bytes()
+    json = message.get("json")
+    if data is None and message.get("output") is True:
         raise AdapterFault("protocol", 'the answer says "output": true, and no file is there')
-    return Answer("result", digest=_digest(message, True), fields=message)
+    if data is None and json is None and want == "bytes":
+        raise AdapterFault("protocol", 'the answer to "want": "bytes" has no "base64", and no file is at "output"')
+    digest = _digest(message, data is None and "json" not in message)
+    return Answer("result", json=json, data=data, digest="" if data is not None else digest, fields=message)
 
 
 def _digest(message: Mapping[str, Any], needed: bool) -> str:
@@ -228,6 +234,7 @@ class VectorCase:
     :param path: the input, :param second: the second input of an op that has two
     :param digest: SHA-256 of the expected bytes in hexadecimal, :param answer: where these bytes are
     :param json: the expected answer where it is JSON
+    :param twin: of invalid input, the sound case that it is a change of: a refusal counts only beside it
     """
 
     id: str
@@ -247,6 +254,7 @@ class VectorCase:
     digest: str = ""
     answer: Path | None = None
     json: Any = None
+    twin: VectorCase | None = None
 
     @property
     def method(self) -> str:
@@ -288,14 +296,18 @@ def read_cases(folder: str | Path, check: bool = True) -> CaseFolder:
     try:
         manifest = json.loads(read_regular(root / MANIFEST, _LARGEST).decode("utf-8"))
         entries = manifest["vectors"]
-        cases = tuple(_case(root, entry, check) for entry in entries)
+        known = {str(entry["id"]): _case(root, entry, check) for entry in entries}
+        cases = tuple(
+            replace(known[entry["id"]], twin=known[entry["twin"]]) if entry.get("twin") else known[entry["id"]]
+            for entry in entries
+        )
         version = str(manifest["suite_version"])
     except FileNotFoundError as error:
         name = quote(str(error.filename), limit=4096, bare=True)
         raise SettingError(f"{name}: no such file; `i2s vectors export DIR` writes a folder of vectors") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SettingError(f"{MANIFEST} is damaged: {type(error).__name__}: {quote(str(error), bare=True)}") from None
-    if len({case.id for case in cases}) != len(cases):
+    if len(known) != len(cases):
         raise SettingError(f"{MANIFEST} is damaged: an id occurs twice")
     return CaseFolder(root, version, cases)
 
@@ -602,10 +614,9 @@ class AdapterProcess:
 
     def _last_words(self) -> str:
         size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - OUTPUT_BYTES))
+        self._stderr.seek(max(0, size - BACKTRACE_BYTES))
         text = self._stderr.read().decode("utf-8", "backslashreplace").replace(str(Path.home()), "~")
-        lines = [line.strip() for line in text.splitlines()]
-        return quote(next((line for line in reversed(lines) if line), ""), limit=200, bare=True) if any(lines) else ""
+        return quote(cause(text), limit=200, bare=True)
 
 
 def _usage(session: int) -> _Usage:
@@ -722,7 +733,7 @@ def main() -> None:
 
 def _features(type_: str, status: bool) -> list[str]:
     """What a function of this form can be asked: it takes no layout, and it can refuse only if it returns a status."""
-    found = [f"type.{type_}"]
+    found = [f"type.{type_}", "subnormals", "codes.plus-two"]
     if type_ == "i2_s":
         found += ["layout.x86-128", "tail.replicated-8"]
     return [*found, "strict.codes"] if status else found

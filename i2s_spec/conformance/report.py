@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec._version import __version__
-from i2s_spec.conformance.protocol import PROTOCOL, Implementation
+from i2s_spec.conformance.operations import PROTOCOL
+from i2s_spec.conformance.protocol import Implementation
 from i2s_spec.conformance.score import FAILURES, CaseResult, RunResult, Status, by_op
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.source import read_regular
@@ -293,6 +294,8 @@ def read_ndjson(path: str | Path) -> RunResult:
         for key in ("ops", "features", "dialects"):
             if about.get(key) is not None:
                 about[key] = tuple(about[key])
+        if about.get("by_op") is not None:
+            about["by_op"] = {_checked_text(op): tuple(map(_checked_text, each)) for op, each in about["by_op"].items()}
         _require(about, Implementation)
         run = RunResult(Implementation(**about), _visible(header["suite_version"]), _visible(header["date"]))
         for line in rest[:-1]:

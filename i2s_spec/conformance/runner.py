@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,20 +37,25 @@ from i2s_spec.conformance.score import (
     CaseResult,
     RunResult,
     Status,
+    answer_difference,
+    canonical,
     centred,
     difference,
     digest_of,
     expected_bytes,
     expected_json,
     fields_difference,
-    json_difference,
+    in_any_order,
 )
 from i2s_spec.errors import counted, quote
-from i2s_spec.fuzzing.bounded_process import Bounds, Command, run
+from i2s_spec.fuzzing.bounded_process import Bounds, Command, cause, run
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 #: A run stops after this many consecutive faults.
 GIVE_UP: Final = 5
+
+#: A run asks no further case after this time, in seconds.
+RUN_SECONDS: Final = 3600.0
 
 #: Classes of comparison that accept no other bytes than the expected ones.
 _EXACT: Final = ("exact", "bits")
@@ -67,23 +73,45 @@ class CaseRunner:
         self._running = True
         #: consecutive faults
         self.faults = 0
+        self._sound: dict[str, tuple[CaseResult, bool]] = {}  # cases that have been asked: whether they are accepted
 
     def run(self, case: VectorCase) -> CaseResult:
-        """The result of a case; whatever an adapter does is a result."""
+        """The result of a case; whatever an adapter does is a result.
+
+        A refusal passes only where the case's sound twin is accepted, whatever is read from it.
+        """
+        result, _ = self._asked(case)
+        if case.twin is None or result.status is not Status.PASS:
+            return result
+        twin, accepted = self._asked(case.twin)
+        if accepted:
+            return result
+        if twin.status is Status.SKIPPED:
+            return _result(case, Status.SKIPPED, f"its sound twin {twin.id} is skipped: {twin.message}")
+        return _result(case, Status.FAIL, f"it does not accept the sound file either, {twin.id}: a refusal of everything "
+                       "shows nothing", phase=result.phase)  # fmt: skip
+
+    def _asked(self, case: VectorCase) -> tuple[CaseResult, bool]:
+        """The result of a case by itself, and whether its input was accepted; no case is asked twice."""
+        if case.id not in self._sound:
+            self._sound[case.id] = self._ask(case)
+        return self._sound[case.id]
+
+    def _ask(self, case: VectorCase) -> tuple[CaseResult, bool]:
         if reason := _beyond(case, self.about):
-            return _result(case, Status.SKIPPED, reason)
+            return _result(case, Status.SKIPPED, reason), False
         try:
             if not self._running:
                 self._asker.start()
             self._running = True
-            result = score(self._asker, case)
+            found = scored(self._asker, case)
         except AdapterFault as fault:
             self._running = False
             self.faults += 1
             message = str(fault).replace(f"{case.path.parent}/", "")
-            return _result(case, Status.FAIL, message, fault=fault.kind)
+            return _result(case, Status.FAIL, message, fault=fault.kind), False
         self.faults = 0
-        return result
+        return found
 
 
 def run_cases(
@@ -92,16 +120,23 @@ def run_cases(
     suite_version: str,
     command: Sequence[str] = (),
     progress: Callable[[int, CaseResult], None] = lambda count, result: None,
+    seconds: float = RUN_SECONDS,
 ) -> RunResult:
     """Ask every case.
 
     :param progress: called after each case with the number of cases done
+    :param seconds: after which no further case is asked
     :raises AdapterFault: where the adapter cannot be started at all
     """
     try:
         runner = CaseRunner(asker)
         run = RunResult(runner.about, suite_version, datetime.now(UTC).date().isoformat(), tuple(command))
+        end = time.monotonic() + seconds
         for count, case in enumerate(cases, 1):
+            if time.monotonic() > end and not run.given_up:
+                run.given_up = (
+                    f"the run stopped after {seconds:g} s, with {counted(len(cases) - count + 1, 'vector')} left"
+                )
             result = _result(case, Status.NOT_RUN, run.given_up) if run.given_up else runner.run(case)
             if runner.faults >= GIVE_UP and not run.given_up:
                 run.given_up = f"the run stopped after {GIVE_UP} consecutive faults; the last: {result.message}"
@@ -124,7 +159,7 @@ def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
     known = {feature for case in cases for feature in case.features}
     unknown = [quote(each, limit=40) for each in about.features or () if each not in known]
     words = f"; it claims {', '.join(unknown[:5])}, which none of them names" if unknown else ""
-    lacks = Counter(feature for case in cases for feature in case.features if feature not in (about.features or ()))
+    lacks = Counter(feature for case in cases for feature in about.lacks(case))
     most = ", ".join(feature for feature, _ in lacks.most_common(3))
     return (
         f"no vector was asked: the adapter claims the features of none{words}; most of them need {most or 'a layout'}"
@@ -135,7 +170,7 @@ def _beyond(case: VectorCase, about: Implementation) -> str:
     """Why a case does not apply to an implementation, or an empty string."""
     if case.op not in about.ops:
         return f"the adapter does not do {case.op}"
-    if about.features is not None and (lacks := [each for each in case.features if each not in about.features]):
+    if lacks := about.lacks(case):
         return f"the adapter lacks {', '.join(lacks)}"
     layout = case.args.get("layout")
     if about.dialects is not None and layout and layout not in about.dialects:
@@ -145,13 +180,20 @@ def _beyond(case: VectorCase, about: Implementation) -> str:
     return ""
 
 
-def score(asker: Asker, case: VectorCase) -> CaseResult:
-    """Ask one case and compare; a digest that differs is followed by a request for the bytes.
+def scored(asker: Asker, case: VectorCase) -> tuple[CaseResult, bool]:
+    """Ask one case and compare: the result, and whether the input was accepted, whatever was read from it.
+
+    A digest that differs is followed by a request for the bytes.
 
     :raises AdapterFault: for everything that is not an answer
     """
     want = "digest" if case.method in _EXACT or not case.digest else "bytes"
     answer = asker.answer(case, want)
+    return _scored(asker, case, answer), answer.kind == "result"
+
+
+def _scored(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
+    """What an answer to a case is worth."""
     if answer.kind == "skipped":
         link = f" ({answer.issue_url})" if answer.issue_url else ""
         return _result(case, Status.SKIPPED, (answer.message or "the adapter skips it") + link)
@@ -185,9 +227,10 @@ def score(asker: Asker, case: VectorCase) -> CaseResult:
 
 def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
     """Compare an answer that has a value with the expected value."""
+    form = in_any_order if answer.fields.get("order") == "any" else lambda value: value
     json = expected_json(case) if answer.json is not None else None
     if json is not None:
-        if found := json_difference(json, answer.json):
+        if found := answer_difference(case, form(json), form(answer.json)):
             return _result(case, Status.FAIL, found)
         return _result(case, Status.PASS)
     wanted = case.digest or digest_of(expected_bytes(case) or b"")
@@ -202,13 +245,23 @@ def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
         expected = expected_bytes(case)
         if data is None or expected is None:
             return _result(case, Status.FAIL, f"the digest is {digest[:16]}…; expected {wanted[:16]}…")
+        if form is in_any_order:
+            expected, data = (canonical(form(_loads(each))) for each in (expected, data))
         if answer.fields.get("shift") == "rows" and case.method in ("corr", "rank"):
             expected, data = centred(case, expected), centred(case, data)
-        if message := difference(case, expected, data):
+        if data != expected and (message := difference(case, expected, data)):
             return _result(case, Status.FAIL, message, mistake=explained(case, expected, data))
     if found := fields_difference(case, answer.fields):
         return _result(case, Status.FAIL, found)
     return _result(case, Status.PASS)
+
+
+def _loads(data: bytes) -> Any:
+    """JSON from bytes; a text where it is none, which differs from all that is expected."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return data[:80].decode("utf-8", "backslashreplace")
 
 
 def _result(
@@ -353,8 +406,7 @@ class SimpleAsker:
         """
         with tempfile.TemporaryFile() as stdout:
             outcome = run(self._command, case.path, self._bounds, stdout)
-            words = [line for line in outcome.stderr_tail.splitlines() if line.strip()]
-            last = words[-1] if words else ""
+            last = cause(outcome.stderr_tail)
             if outcome.out_of_memory:
                 raise AdapterFault("memory", f"the program uses more than {self._bounds.memory >> 20:,} MiB of memory")
             if outcome.hung:
@@ -373,7 +425,7 @@ class SimpleAsker:
         if len(data) > LINE_BYTES:
             raise AdapterFault("output", f"the program wrote more than {LINE_BYTES >> 20} MiB for one file")
         try:
-            return Answer("result", json=json.loads(data), data=None)
+            return Answer("result", json=json.loads(data))
         except (ValueError, RecursionError) as error:
             shown = quote(data[:80].decode("utf-8", "backslashreplace"), limit=80)
             why = getattr(error, "msg", None) or type(error).__name__
@@ -455,7 +507,7 @@ def _case(about: Implementation, folder: Path, op: str) -> VectorCase | None:
 
 def _asked(asker: ProtocolAsker, case: VectorCase) -> CaseResult:
     try:
-        return score(asker, case)
+        return scored(asker, case)[0]
     except AdapterFault as fault:
         with suppress(AdapterFault):
             asker.start()

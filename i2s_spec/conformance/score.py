@@ -1,6 +1,6 @@
 """Whether an answer agrees with a vector, and where the two first differ; the results of a run, and known failures.
 
-`difference`, `json_difference` and `fields_difference` say in a sentence where an answer differs; a `CaseResult` states
+`difference`, `answer_difference` and `fields_difference` say in a sentence where an answer differs; a `CaseResult` states
 how one vector ended, a `RunResult` the whole.
 """
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.conformance.operations import OPERATIONS, Operation
 from i2s_spec.conformance.protocol import Implementation, VectorCase
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
@@ -25,24 +26,27 @@ from i2s_spec.gguf.source import read_regular
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Ops whose answer is JSON.
-JSON_OPS: Final = ("container", "tokenize", "verdict")
-#: The element type of an answer, by op; bytes for ops that are not named.
-DTYPES: Final = {"decode": "<i1", "dequant": "<f4", "activation": "<i1", "bitlinear": "<i4", "forward": "<f4"}
+#: An operation that this version does not know answers with bytes.
+_UNKNOWN: Final = Operation("u1")
 
 
 def dtype_of(case: VectorCase) -> str:
     """The NumPy type of the elements of an answer."""
     if case.op == "bitlinear" and (case.method in ("rtol", "ulp", "bits") or case.args.get("accumulate") == "float"):
         return "<f4"
-    return DTYPES.get(case.op, "u1")
+    return operation_of(case).element or "u1"
+
+
+def operation_of(case: VectorCase) -> Operation:
+    """What is declared of a case's operation."""
+    return OPERATIONS.get(case.op, _UNKNOWN)
 
 
 def expected_json(case: VectorCase) -> Any:
     """The value that a case expects where its answer is JSON, else None."""
-    if case.op not in JSON_OPS and case.digest:
+    if case.digest and not operation_of(case).is_json:
         return None
-    if case.json is None and case.answer is not None and case.op in JSON_OPS:
+    if case.json is None and case.answer is not None and operation_of(case).is_json:
         return json.loads(case.answer.read_bytes())
     return case.json
 
@@ -92,6 +96,23 @@ def json_difference(want: Any, got: Any, path: str = "$") -> str:
     return f"{path} is {_shown(got)}; expected {_shown(want)}"
 
 
+def answer_difference(case: VectorCase, want: Any, got: Any) -> str:
+    """Where an answer in JSON first differs by more than the class of comparison allows, or an empty string.
+
+    Of class `prefix`, the ids of both are compared up to the first near tie, behind which programs that round otherwise
+    go on with another token.
+    """
+    if case.method == "prefix":
+        least = int(case.compare.get("least", 0))
+        want, got = (_up_to(least, each) for each in (want, got))
+    return json_difference(want, got)
+
+
+def _up_to(count: int, answer: Any) -> Any:
+    ids = answer.get("ids") if isinstance(answer, Mapping) else None
+    return {"ids": ids[:count]} if isinstance(ids, list) else answer
+
+
 def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
     """Where values that come with a digest differ; values that the answer leaves out do not count, except for
     activations."""
@@ -122,8 +143,8 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
     """Where an answer first differs by more than the class of comparison allows, or an empty string."""
     if got == want:
         return ""
-    if case.op == "container" and (found := _json_texts_difference(want, got)):
-        return found
+    if operation_of(case).is_json:
+        return _json_texts_difference(case, want, got)
     dtype = np.dtype(dtype_of(case))
     if len(got) != len(want):
         return f"the answer has {counted(len(got), 'byte')}; expected {len(want):,}"
@@ -138,12 +159,33 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
         return _elements(case, expected, actual, _within(case, expected, actual))
 
 
-def _json_texts_difference(want: bytes, got: bytes) -> str:
-    """Where the contents of two JSON texts differ; empty where one is not JSON or the contents are equal."""
+def _json_texts_difference(case: VectorCase, want: bytes, got: bytes) -> str:
+    """Where the contents of two JSON texts differ, or why the answer is none."""
     try:
-        return json_difference(json.loads(want), json.loads(got))
+        answer = json.loads(got)
     except (ValueError, RecursionError):
-        return ""
+        return f"the answer to `{case.op}` is not JSON; it has {counted(len(got), 'byte')}"
+    found = answer_difference(case, json.loads(want), answer)
+    if found or case.method == "prefix":
+        return found
+    return (
+        f"the answer has {counted(len(got), 'byte')}, and the same content as the {len(want):,} of its canonical form"
+    )
+
+
+def in_any_order(value: Any) -> Any:
+    """The content of a container as readers have it that keep keys and tensors in a map: sorted by name; an object of
+    entries by their key counts as a list of them."""
+    if not isinstance(value, Mapping):
+        return value
+    found = dict(value)
+    for part, name in (("kv", "key"), ("tensors", "name")):
+        entries = found.get(part)
+        if isinstance(entries, Mapping):
+            entries = [{name: key, **entry} for key, entry in entries.items() if isinstance(entry, Mapping)]
+        if isinstance(entries, list) and all(isinstance(each, Mapping) for each in entries):
+            found[part] = sorted(entries, key=lambda entry: str(entry.get(name)))
+    return found
 
 
 def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:

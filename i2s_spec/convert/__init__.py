@@ -20,4 +20,26 @@
     new -> recipes, smallest, random_weights, made_up_vocabulary
 
 Files that are written appear complete or not at all.
+
+As a part of the public face the room is a function, `convert_file`: `i2s.convert("model.gguf", "copy.gguf", to="Q2_0")`.
 """
+
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False  # `typing` is not imported for this
+if TYPE_CHECKING:
+    from typing import Any
+
+    from i2s_spec.convert.convert_file import Conversion
+
+
+class _Convert(ModuleType):
+    def __call__(self, *given: "Any", **options: "Any") -> "Conversion":
+        """Copy a GGUF file with its ternary tensors in another type or dialect: see `convert_file`."""
+        from i2s_spec.convert.convert_file import convert_file
+
+        return convert_file(*given, **options)
+
+
+sys.modules[__name__].__class__ = _Convert

@@ -23,9 +23,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite
+from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite, stated_activation
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.gguf.atomic_file import refuse_inputs
+from i2s_spec.gguf.reader import takes_file
 from i2s_spec.gguf.tensor import require_usual
+from i2s_spec.gguf.writer_forms import usual_form
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
     from i2s_spec.convert.recodings import AnyRecoding, SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.source import Origin
     from i2s_spec.gguf.writer import Progress
+    from i2s_spec.gguf.writer_forms import WriterForm
     from i2s_spec.schema.faults import ByteOrder
 
 FLOATS: Final = ("F32", "F16", "BF16")
@@ -90,13 +95,14 @@ class Conversion(NamedTuple):
 
 
 @renamed_keyword("code3", "unused_code")
+@takes_file
 def convert_file(
-    file: File,
+    file: Origin,
     target: Target,
     *,
     to: str | None = None,
     dialect: str | Dialect | None = None,
-    source_dialect: str | Dialect = CANONICAL,
+    source_dialect: str | Dialect | None = None,
     tensors: Collection[str] | None = None,
     fallback: str | None = None,
     unused_code: Literal["reject", "zero"] = "reject",
@@ -107,19 +113,24 @@ def convert_file(
     progress: Progress | None = None,
     threads: int = 1,
 ) -> Conversion:
-    """Copy a GGUF file with its ternary tensors in another type or dialect.
+    """Copy a GGUF file with its ternary tensors in another type or dialect; `i2s_spec.convert` is the same.
 
-    :param file: an open file
+        result = i2s.convert("model.gguf", "copy.gguf", to="Q2_0")
+        print(*result.proofs, sep="\n")
+
+    :param file: a `File`, or an argument of `open`
     :param target: a path, or a binary stream
     :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay unchanged
     :param dialect: the dialect of I2_S to write
-    :param source_dialect: the dialect of I2_S in the file, which does not state it
+    :param source_dialect: the dialect of I2_S in the file, which does not state it; by default canonical, or that of the
+        form of a single writer (`gguf.writer_forms`), which is read as the model in the usual form
     :param tensors: names of the tensors to convert, or patterns (`blk.*.ffn_*`). By default all tensors of ternary
     types, and floats that the architecture declares as projections; patterns choose among these
     :param fallback: one of `FLOATS`, for tensors that `to` cannot hold (rows of 8,640 in TQ2_0)
     :param unused_code: whether the unused code is refused or becomes 0; between dialects it is kept
     :param arch: a new name of the architecture; keys that begin with the old name get the new one
-    :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`
+    :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`; without it, what
+        the former architecture means, if `arch` means another and the file states none (clause 9.6)
     :param byte_order: the byte order of the copy; by default the source's
     :param force: replace an existing file, but never the one that is read
     :param progress: called now and then with (bytes written, bytes of the copy)
@@ -130,7 +141,11 @@ def convert_file(
     """
     if file.fault is not None:
         raise file.fault
+    refuse_inputs(target, file.source)
+    file, form = usual_form(file)
     kind, wanted = wanted_form(to, dialect)
+    if kind is None and form is not None:
+        kind = "I2_S"
     if fallback is not None and fallback not in FLOATS:
         raise ValueError(f"{quote(fallback)} is not a fallback type; there are: {', '.join(FLOATS)}")
     order: ByteOrder = byte_order or file.byte_order
@@ -147,7 +162,7 @@ def convert_file(
 
     from i2s_spec.convert.recodings import named_bytes
 
-    source = parse(source_dialect)
+    source = parse(source_dialect or (CANONICAL if form is None else form.dialect))
     plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
     replacements = {
         name: Replacement(plan.small.types(each)[1], plan.small.data(each))
@@ -161,7 +176,9 @@ def convert_file(
         for t in file.tensors.rows
         if len(t.ne) > 1
     )
-    values, file_type = changed_keys(file, former, arch, hidden_activation, types, bool(plan.recodings))
+    stored = stated_activation(file, former, arch) if hidden_activation is None else None
+    activation = hidden_activation or stored
+    values, file_type = changed_keys(file, former, arch, activation, types, bool(plan.recodings))
     size = rewrite(
         file,
         target,
@@ -174,20 +191,38 @@ def convert_file(
     )
     declared = declared_architecture(arch or former, file.metadata, file.tensors)
     proofs = tuple(plan.proofs(file))
+    notes = (() if form is None else (read_as(form, source),)) + _activation_note(former, arch, stored)
     return Conversion(
         size,
         proofs,
         len(file.tensors) - len(proofs),
         file_type,
-        advice(
+        notes
+        + advice(
             set(types),
             declared.name if declared is not None else arch or former,
-            former if arch else None,
-            hidden_activation or _text(file, f"{former}.hidden_activation"),
+            activation or _text(file, f"{former}.hidden_activation"),
             _layout(plan, source, types),
             _text(file, "tokenizer.ggml.model") != "gpt2" or "tokenizer.ggml.pre" in file.metadata,
             {tensor.ne[0] for tensor in file.tensors.values() if is_ternary(tensor, former)},
         ),
+    )
+
+
+def _activation_note(former: str | None, arch: str | None, stored: str | None) -> tuple[str, ...]:
+    if stored is None:
+        return ()
+    return (f"{arch}.hidden_activation is set to {stored}, which architecture {former} means and {arch} does not.",)
+
+
+def read_as(form: WriterForm, source: Dialect) -> str:
+    """How a file in the form of a single writer was read, in a sentence."""
+    text = f"The file has the form of {form.program}: {form.words}. It was read so, with codes as {source}"
+    if form.tail:
+        return f"{text}; --from names another layout, if the marks of the form deceive."
+    return (
+        f"{text}, and each scale is 1 / NAME_scale, by which that program divides. The scales of BitNet b1.58 2B-4T's own "
+        "checkpoint multiply: compare with it, by i2s lint --reference."
     )
 
 
@@ -359,10 +394,6 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
 #: Architectures with ReLU squared in the feed-forward network: those of BitNet b1.58 2B-4T.
 _RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
 
-_RELU2_NEEDED = (
-    "The model was trained with ReLU squared, if it is BitNet b1.58 2B-4T; architecture bitnet means SiLU to llama.cpp "
-    "and to BitNet's forks, and the output is then wrong without an error: --hidden-activation relu2 says what is meant."
-)
 _RELU2_READ = (
     "llama.cpp computes architecture bitnet with SiLU, whatever bitnet.hidden_activation says: the requests that would "
     "read the key (ggml-org/llama.cpp#26751, #25885) were closed unmerged. The output is wrong without an error, unless the "
@@ -414,7 +445,6 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
 def advice(
     types: set[str],
     architecture: str | None,
-    former: str | None,
     activation: str | None,
     layout: str | None,
     pre: bool = True,
@@ -424,7 +454,6 @@ def advice(
 
     :param types: the types of the file's tensors
     :param architecture: its declared name, or the value of `general.architecture`
-    :param former: its previous value, if it was changed
     :param activation: the activation of the feed-forward network that the file states
     :param layout: the layout of the I2_S tensors, if there are any
     :param pre: whether the file says how text is split before tokenization, or need not
@@ -434,7 +463,7 @@ def advice(
     way_out = _way_out(architecture, activation, rows)
     notes = [
         *(() if upstream else _of_i2s(layout, way_out)),
-        *_of_architecture(architecture, former, activation, upstream),
+        *_of_architecture(architecture, activation, upstream),
         *_of_group_types(types, way_out),
         *_of_blocks_of_256(types, rows, upstream),
     ]
@@ -459,19 +488,14 @@ def _of_i2s(layout: str | None, way_out: str) -> Iterator[str]:
         )
 
 
-def _of_architecture(
-    architecture: str | None, former: str | None, activation: str | None, upstream: bool
-) -> Iterator[str]:
+def _of_architecture(architecture: str | None, activation: str | None, upstream: bool) -> Iterator[str]:
     if upstream and architecture in _RELU2:
         yield (
             f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
-            "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
+            "--arch bitnet makes a file that it loads. BitNet's forks of 2025 load this one."
         )
-    if _takes_activation(architecture):
-        if activation == "relu2":
-            yield _RELU2_READ
-        elif former in _RELU2:
-            yield _RELU2_NEEDED
+    if _takes_activation(architecture) and activation == "relu2":
+        yield _RELU2_READ
     if upstream and architecture in _NORM_IN:
         yield (
             f"Upstream llama.cpp loads no {architecture} with *_norm_in tensors (wrong number of tensors): "

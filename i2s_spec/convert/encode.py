@@ -34,7 +34,7 @@ from i2s_spec.codec.observation import write_tail
 from i2s_spec.codec.shape import is_shape
 from i2s_spec.convert.rewrite import Replacement, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
-from i2s_spec.gguf.atomic_file import OutputFile, refuse_source, refuse_taken
+from i2s_spec.gguf.atomic_file import OutputFile, refuse_inputs
 from i2s_spec.gguf.source import CHUNK, chunks, require_unchanged, source_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect, parse
@@ -253,7 +253,7 @@ def decode_tensor(
         raise ValueError(f"{quote(form)} is not one of {', '.join(FORMS)}")
     if name not in file.tensors:
         raise KeyError(f"the file has no tensor {quote(name)}")
-    refuse_source(path, file.source)
+    refuse_inputs(path, file.source)
     tensor = file.tensors[name]
     kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     scale: float | None = None
@@ -425,7 +425,6 @@ def write_npy(
     :raises ValueError: if the parts have more or fewer elements than the shape
     :raises OSError: as `OutputFile` does
     """
-    refuse_taken(path, force)
     head = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(head, header)

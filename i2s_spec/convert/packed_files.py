@@ -21,6 +21,7 @@ from i2s_spec.convert.rewrite import Replacement, changed_keys, rewrite
 from i2s_spec.errors import quote
 from i2s_spec.gguf.byte_order import swapped_data
 from i2s_spec.gguf.source import chunks
+from i2s_spec.gguf.writer_forms import usual_form
 from i2s_spec.safetensors.files import Checkpoint, NewTensor, write_checkpoint
 from i2s_spec.safetensors.names import WHOLE, gguf_name, heads_that_move, module_name, to_checkpoint_rows, to_gguf_rows
 from i2s_spec.safetensors.packed import (
@@ -57,7 +58,7 @@ def to_checkpoint(
     *,
     weight_scale: Convention = "multiply",
     scale_type: str = "F32",
-    source_dialect: str | Dialect = CANONICAL,
+    source_dialect: str | Dialect | None = None,
     force: bool = False,
     progress: Progress | None = None,
     threads: int = 1,
@@ -68,12 +69,14 @@ def to_checkpoint(
 
     :param weight_scale: whether `weight_scale` multiplies (2B-4T) or divides
     :param scale_type: F32, which is exact, or BF16, as in published checkpoints
-    :param source_dialect: the dialect of I2_S in the file
+    :param source_dialect: the dialect of I2_S in the file, as for `convert_file`
     :raises ValueError: for an architecture without such checkpoints, other types, tensors that are not ternary
     :raises FormatError, OSError: as `convert_file` does
     """
     if file.fault is not None:
         raise file.fault
+    file, form = usual_form(file)
+    source_dialect = source_dialect or (CANONICAL if form is None else form.dialect)
     architecture = file.metadata.get("general.architecture")
     tensors: list[NewTensor] = []
     proofs: list[Proof] = []
@@ -180,7 +183,7 @@ def from_checkpoint(
     architecture = model.metadata.get("general.architecture")
     declared = declared_architecture(architecture, model.metadata, model.tensors)
     architecture = architecture if declared is None else declared.name
-    text = advice(set(types), architecture, None, None, wanted.layout.name if kind == "I2_S" else None)
+    text = advice(set(types), architecture, None, wanted.layout.name if kind == "I2_S" else None)
     return Conversion(size, tuple(proofs), len(model.tensors) - len(proofs), file_type, text)
 
 

@@ -27,7 +27,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_source, refuse_taken, write_all
+from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_inputs, write_all
 from i2s_spec.gguf.byte_order import swapped_data, swapped_record
 from i2s_spec.gguf.encode import Kind
 from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
@@ -107,7 +107,7 @@ def rewrite(
     if file.fault is not None:
         raise file.fault
     assert file.version is not None
-    refuse_source(target, file.source)
+    refuse_inputs(target, file.source)
     order: ByteOrder = byte_order or file.byte_order
     convert = _conversion(file, order)
 
@@ -452,12 +452,11 @@ def write_edited(source: EditedSource, target: Target, force: bool = False, prog
     :raises FormatError: S903 if the original was written to meanwhile
     :raises OSError: as `OutputFile` does
     """
-    refuse_source(target, source.origin)
+    refuse_inputs(target, source.origin)
     if not isinstance(target, str | os.PathLike):
         for part in source.parts():
             write_all(target, part)
         return source.size
-    refuse_taken(target, force)
     done = 0
     with OutputFile(target, force=force, size=source.size) as output:
         for part in source.parts():
@@ -536,6 +535,18 @@ def changed_keys(
         if quantized and _QUANTIZATION not in file.metadata:
             values[_QUANTIZATION] = Value(ValueType.UINT32, 2)
     return values, (before, after)
+
+
+def stated_activation(file: File, former: str | None, arch: str | None) -> str | None:
+    """The activation to store if the architecture is renamed and the new one means another (clause 9.6): what the former
+    one means, so that the copy is the same model.
+
+    :returns: None where the file states an activation, which is kept, or both mean the same
+    """
+    if arch is None or f"{former}.hidden_activation" in file.metadata:
+        return None
+    old, new = (declared_architecture(name, file.metadata, file.tensors) for name in (former, arch))
+    return old.activation if old is not None and new is not None and old.activation != new.activation else None
 
 
 def check_architecture(file: File, former: str | None, arch: str) -> None:

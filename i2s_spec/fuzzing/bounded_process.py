@@ -278,3 +278,20 @@ def own_words(text: str) -> str:
             beside = out[i] = out[i] or (beside and _WARNING.fullmatch(lines[i].rstrip("\n")) is not None)
     rest = [line for line, left_out in zip(lines, out, strict=True) if not left_out]
     return "".join(rest or own) or text
+
+
+#: Lines that say why a program ended, before a backtrace follows: of Rust, Go, and the JVM.
+_CAUSE: Final = re.compile(r"panicked at|^panic: |^fatal error: |^Exception in thread ")
+
+
+def cause(text: str) -> str:
+    """The line of an error output that says why a program ended: a panic's own, else the last one.
+
+    >>> cause("thread 'main' panicked at src/a.rs:3:5:\\nindex out of range\\nnote: run with ...")
+    "thread 'main' panicked at src/a.rs:3:5: index out of range"
+    """
+    lines = [line.strip() for line in own_words(text).splitlines() if line.strip()]
+    for i, line in enumerate(lines):
+        if _CAUSE.search(line):
+            return " ".join(lines[i : i + 2]) if line.endswith(":") else line
+    return lines[-1] if lines else ""

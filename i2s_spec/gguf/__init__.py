@@ -10,6 +10,7 @@
     placement      where the table puts them, and the room that each has there
     meanings       which meaning of a shared type number they have
     tensor_values  their data, decoded
+    writer_forms   forms of whole files that single programs write, read as the model in the usual form
     split_set      a model in several files: its parts, by their names and keys, and the tensors of all
 
     encode         a value as the bytes of a key-value, a tensor as its info and the chunks of its data
@@ -17,6 +18,7 @@
     atomic_file    a file that appears whole or not at all, and the leftovers of killed runs
     byte_order     the one place that swaps
 
-`reader` calls `header`, `tensor` and `source`; `tensor` calls `meanings`; `split_set` calls `reader`; `writer` calls
-`encode` and `atomic_file`. The scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.container.parse`.
+`reader` calls `header`, `tensor` and `source`; `tensor` calls `meanings`; `split_set` and `writer_forms` call `reader`;
+`writer` calls `encode` and `atomic_file`. The scanner, `_scanner`, is the Cython twin of
+`i2s_spec.schema.container.parse`.
 """

@@ -21,21 +21,28 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
 from i2s_spec.errors import counted
-from i2s_spec.gguf.source import Buffer, MapSource, Source, StreamSource
+from i2s_spec.gguf.source import Buffer, MapSource, Source
 
 #: Where a file is written to: a path, or a binary stream.
 Target = str | os.PathLike[str] | BinaryIO
+
+#: What a call reads: a path, or what is open.
+Input = str | os.PathLike[str] | BinaryIO | Source
 
 #: How a file system says that it has no hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV}
 
 #: Whether an open file keeps its name, as on Windows: it is closed before it is renamed or removed.
 _KEEPS_NAME = os.name == "nt"
+
+
+class InputFileError(FileExistsError):
+    """An output is an input of the same call."""
 
 
 class OutputFile:
@@ -47,13 +54,23 @@ class OutputFile:
     :param path: the name that the file gets
     :param force: replace a file of that name
     :param size: how many bytes will be written, where that is known: the disk is asked for room first
+    :param inputs: what the same call reads, as `refuse_inputs` takes it
     :raises FileExistsError: where the name is taken and `force` is not given, at the start and again at the end
+    :raises InputFileError: where it is that of an input, also with `force`
     :raises OSError: where the folder is missing, the name is that of a folder or a device, or the disk has no room
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, force: bool = False, size: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        size: int | None = None,
+        inputs: Iterable[Input | None] = (),
+    ) -> None:
         self.name = os.fsdecode(path)
         self.force = force
+        refuse_inputs(path, *inputs)
         refuse_taken(self.name, force)
         self._path = os.path.join(os.getcwd(), self.name)  # the working folder may change meanwhile
         self._folder, base = os.path.split(self._path)
@@ -206,22 +223,26 @@ def refuse_taken(path: str | os.PathLike[str], force: bool = False, name: str | 
         raise _taken(name)
 
 
-def refuse_source(target: Target, source: Source) -> None:
-    """Refuse to write over the file that is read, also where files may be replaced: nobody means to lose a model to its
-    own copy.
+def refuse_inputs(target: Target, *inputs: Input | None) -> None:
+    """Refuse to write over a file that the same call reads, also where files may be replaced: nobody means to lose a model
+    to its own copy or report.
 
-    :raises FileExistsError: where the path is that of the source, under whatever name
-    :raises ValueError: where the target is a stream onto the source
+    :param inputs: paths, sources and streams; None for one that was not given
+    :raises InputFileError: where the path is that of an input, under whatever name: a link, `./`, a hard link
+    :raises ValueError: where the target is a stream onto an input
     """
-    origin = source.name if isinstance(source, MapSource) else source
-    stream = getattr(source, "_stream", None) if isinstance(source, StreamSource) else None
-    ours, theirs = _status(target), _status(origin if stream is None else stream)
-    if stream is not target and (ours is None or theirs is None or not os.path.samestat(ours, theirs)):
-        return
-    if not isinstance(target, str | os.PathLike):
-        raise ValueError("the target is a stream onto the source, which would be read back half-written")
-    message = "this is the input file; the output needs another name"
-    raise FileExistsError(errno.EEXIST, message, os.fspath(target))
+    ours = _status(target)
+    for each in inputs:
+        place = each.name if isinstance(each, MapSource) else getattr(each, "_stream", each)
+        theirs = _status(place) if ours is not None else None
+        if place is not target and (ours is None or theirs is None or not os.path.samestat(ours, theirs)):
+            continue
+        if not isinstance(target, str | os.PathLike):
+            raise ValueError("the target is a stream onto the source, which would be read back half-written")
+        if ours is not None:  # else nothing is there to be lost
+            raise InputFileError(
+                errno.EEXIST, "this is an input file; the output needs another name", os.fspath(target)
+            )
 
 
 def write_all(stream: BinaryIO, data: Buffer) -> None:

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import counted, quote
+from i2s_spec.gguf.header import StoredFloat, StoredInt, StoredList
 from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import VALUE_FORMATS, VALUE_LABELS, TensorType, ValueType
@@ -90,7 +91,9 @@ def _label(kinds: _Kinds) -> str:
 
 
 def _inferred(value: Any, depth: int = 0) -> _Kinds:
-    """The type that follows from a value."""
+    """The type that follows from a value, or that it has in the file that it was read from."""
+    if isinstance(value, StoredInt | StoredFloat) or (isinstance(value, StoredList) and not value):
+        return value.stored_as
     if _is_numeric(value):
         return (*(ValueType.ARRAY,) * value.ndim, _OF_NUMPY[value.dtype.str[1:]])
     if _sort(type(value)) != "list":
@@ -104,7 +107,7 @@ def _common(values: Sequence[Any], depth: int) -> _Kinds:
     """The narrowest type that holds all the values."""
     sorts = {_sort(kind) for kind in set(map(type, values))}
     if sorts == {"list"}:
-        found = {_inferred(value, depth) for value in values if len(value)}
+        found = {_inferred(value, depth) for value in values if len(value) or isinstance(value, StoredList)}
         if len(found) == 1:
             return found.pop()
         return (ValueType.ARRAY, *_common([item for value in values for item in value], depth + 1))
@@ -114,6 +117,10 @@ def _common(values: Sequence[Any], depth: int) -> _Kinds:
         return (ValueType.STRING,)
     if sorts == {"bool"}:
         return (ValueType.BOOL,)
+    stored = {getattr(value, "stored_as", None) for value in values} if sorts <= {"int", "float"} else set()
+    if len(stored) == 1 and None not in stored:
+        found_kinds: _Kinds = stored.pop()
+        return found_kinds
     if sorts == {"int"}:
         least, most = int(min(values)), int(max(values))
         for kind in (ValueType.UINT32, ValueType.INT32, ValueType.UINT64, ValueType.INT64):

@@ -171,6 +171,8 @@ class Metadata(Mapping[str, Any]):
             return source.read(start, stop - start).decode("utf-8", "surrogateescape")
         if entry.type != ValueType.ARRAY:
             return _scalar(entry.type, source.read(start, stop - start), order)
+        if not entry.count and entry.element not in _NUMPY_VALUES:
+            return _empty(entry.element)
         if entry.element == ValueType.STRING:
             return _scanner.strings(source.read(start, stop - start), entry.count, order == "big")
         if entry.element == ValueType.ARRAY:
@@ -238,9 +240,39 @@ _LONGEST_PREVIEW = 4096
 _NUMPY_VALUES = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 10: "u8", 11: "i8", 12: "f8"}
 
 
+class StoredInt(int):
+    """An integer of a file whose type is not the one that a writer gives to such a number by itself: u8, i32, u64 ..."""
+
+    stored_as: tuple[ValueType, ...]
+
+
+class StoredFloat(float):
+    """The same for f64."""
+
+    stored_as: tuple[ValueType, ...]
+
+
+class StoredList(list[Any]):
+    """An empty array of a file, which does not show what it could hold."""
+
+    stored_as: tuple[ValueType, ...]
+
+
 def _scalar(kind: int, data: bytes, order: ByteOrder) -> int | float | bool:
     value: int | float = numbers(types.VALUE_FORMATS[kind], data, order)[0]
-    return value != 0 if kind == ValueType.BOOL else value
+    if kind == ValueType.BOOL:
+        return value != 0
+    if kind in (ValueType.UINT32, ValueType.FLOAT32):
+        return value
+    found = StoredFloat(value) if kind == ValueType.FLOAT64 else StoredInt(value)
+    found.stored_as = (ValueType(kind),)
+    return found
+
+
+def _empty(element: int) -> list[Any]:
+    found = StoredList()
+    found.stored_as = (ValueType.ARRAY, ValueType(element))
+    return found
 
 
 def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
@@ -250,7 +282,7 @@ def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
 
     def array(kind: int, count: int, depth: int) -> list[Any]:
         nonlocal at
-        items: list[Any] = []
+        items: list[Any] = [] if count else _empty(kind)
         for _ in range(count):
             if kind == ValueType.ARRAY and depth < limits.MAX_ARRAY_DEPTH:
                 inner, inner_count = struct.unpack_from(prefix + "IQ", data, at)

@@ -4,8 +4,8 @@ A `Source` has a size that was fixed when it was opened and serves exact ranges 
 caller says that it is trusted: a map of a file that shrinks kills the process, a bounded read gives an error. Nothing
 but regular files is opened; a FIFO or a device would block or never end.
 
-`read_regular` reads a small file whole, `chunks` and `read_spans` read ranges, and `huge_pages` gives memory to read
-into:
+`read_regular` reads a small file whole, `open_below` and `read_below` take a file out of a stranger's folder, `chunks`
+and `read_spans` read ranges, and `huge_pages` gives memory to read into:
 
     >>> len(huge_pages(3)) >= 3
     True
@@ -131,7 +131,7 @@ class FileSource:
             raise file_error(faults.UNREADABLE, error).of_file(path) from error
         try:
             self._stat = os.fstat(self._fd)
-            _refuse_special(self._stat)
+            _refuse_special(self._fd, self._stat)
         except FormatError as error:
             self.close()
             error.of_file(path)
@@ -202,9 +202,9 @@ class FileSource:
 class SeekingSource(FileSource):
     """A regular file where the system has no reading at an offset, as Windows: each read seeks while other threads wait."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self._lock = Lock()
-        super().__init__(path)
+        super().__init__(path, name)
 
     def read(self, start: int, length: int) -> bytes:
         _inside(self, start, length)
@@ -369,8 +369,8 @@ def _inside(source: Source, start: int, length: int) -> None:
         raise FormatError(faults.CHANGED, span, reason=TrustedText("a range outside the file was asked for"))
 
 
-def _refuse_special(status: os.stat_result) -> None:
-    kind = kind_of(status)
+def _refuse_special(fd: int, status: os.stat_result) -> None:
+    kind = kind_of(status) or _made_up(fd, status)
     if kind is not None:
         raise FormatError(faults.NOT_A_FILE, Span(0, 0), kind=TrustedText(kind))
 
@@ -385,6 +385,18 @@ def kind_of(status: os.stat_result) -> str | None:
         (stat.S_ISBLK, "a block device"),
     )
     return next((kind for is_kind, kind in kinds if is_kind(status.st_mode)), None)
+
+
+def _made_up(fd: int, status: os.stat_result) -> str | None:
+    """What a file is whose bytes the system makes up when they are read, such as those of /proc: it has a size of 0."""
+    if status.st_size:
+        return None
+    try:
+        some = os.read(fd, 1)
+        os.lseek(fd, 0, os.SEEK_SET)
+    except OSError:  # some of these wait
+        return None
+    return "a file that the system makes up, of size 0 and not empty" if some else None
 
 
 def _unreadable(error: OSError) -> FormatError:
@@ -423,7 +435,7 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> Binar
     fd = _opened(path)
     try:
         status = os.fstat(fd)
-        kind = kind_of(status)
+        kind = kind_of(status) or _made_up(fd, status)
         if kind is not None:
             raise OSError(errno.EINVAL, f"it is {kind}, and no file", name)
         if most is not None and status.st_size > most:
@@ -444,6 +456,61 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     if data is None:  # some files of /proc are called regular, and wait
         raise OSError(errno.EAGAIN, "it has nothing to read now", os.fspath(path))
     return data
+
+
+# --- a stranger's folder ---------------------------------------------------------------------------------------------
+# A folder from a clone or an archive may hold links to anything that the user can read. What a search, a listing or a
+# fixed name finds in such a folder is opened only here; a file that the user names is opened wherever it is.
+
+
+def below(folder: str | os.PathLike[str], name: str, *also: str | os.PathLike[str]) -> str:
+    """The path, without links, of what lies in a stranger's folder: links may lead only to what is below it.
+
+    The hub's cache is a folder of links, `snapshots/COMMIT/NAME -> ../../blobs/DIGEST`, which may be followed.
+
+    :param name: the path from the folder on
+    :param also: folders that links may lead to as well
+    :raises FormatError: S904 for a link that leads elsewhere, S901 for one that leads nowhere; with the name
+    """
+    path = os.path.join(os.fsdecode(folder), name)
+    try:
+        real, root = os.path.realpath(path, strict=True), os.path.realpath(folder, strict=True)
+    except OSError as error:
+        raise file_error(faults.UNREADABLE, error).of_file(path) from error
+    roots = [root, *(os.path.realpath(each) for each in also)]
+    place = root
+    while (parent := os.path.dirname(place)) != place:
+        if os.path.basename(parent) == "snapshots":
+            roots.append(os.path.join(os.path.dirname(parent), "blobs"))
+        place = parent
+    if not any(real == each or real.startswith(os.path.join(each, "")) for each in roots):
+        raise FormatError(faults.LEADS_OUT, Span(0, 0)).of_file(path)
+    return real
+
+
+def open_below(folder: str | os.PathLike[str], name: str, *also: str | os.PathLike[str]) -> FileSource:
+    """A regular file of a stranger's folder; every reader of such a folder opens its files with this.
+
+    :raises FormatError: S901, S902, and S904 as `below`; with the name
+    """
+    path = below(folder, name, *also)
+    return PathSource(path, os.path.join(os.fsdecode(folder), name))
+
+
+def read_below(folder: str | os.PathLike[str], name: str, most: int) -> bytes:
+    """All bytes of a file of a stranger's folder.
+
+    :raises FormatError: as `open_below` does, and S903
+    :raises OSError: for one of more bytes than `most`; with the name
+    """
+    source = open_below(folder, name)
+    try:
+        if source.size > most:
+            words = f"it has {counted(source.size, 'byte')}, and {most:,} at most are read"
+            raise OSError(errno.EFBIG, words, source.name)
+        return source.read(0, source.size)
+    finally:
+        source.close()
 
 
 #: A file is read whole unless more than so many bytes of it lie in holes, and more than so many times what was written.

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FetchingSource, source_of
+from i2s_spec.gguf.source import FetchingSource, open_below, source_of
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
 
@@ -263,11 +263,13 @@ class SplitSet:
         :param number: from 0
         :raises FormatError: if it cannot be opened
         """
-        name: Any = self._name(number)
+        folder, name = os.path.split(self._name(number))
         if self._remote is not None:
-            address = getattr(self._remote, "address_beside", lambda other: other)
-            name = address(os.path.basename(name))
-        file = File(source_of(name))
+            address: Any = getattr(self._remote, "address_beside", lambda other: other)
+            file = File(source_of(address(name)))
+        else:  # links may lead to where the file itself lies, too
+            own = os.path.dirname(os.path.realpath(self.file.source.name))
+            file = File(open_below(folder or os.curdir, name, own))
         usage = getattr(file.source, "usage", None)
         if usage is not None:
             self.requests += usage.requests

@@ -21,7 +21,7 @@ import numpy as np
 
 from i2s_spec.codec.shape import from_bfloat16, is_shape
 from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, counted, quote
-from i2s_spec.gguf.source import open_regular
+from i2s_spec.gguf.source import below, open_regular
 from i2s_spec.golden.llama_cpp import LONGEST_LINE, read_callback_text
 from i2s_spec.golden.store import HEADER, Tap, taps_file
 from i2s_spec.schema import faults
@@ -115,7 +115,8 @@ def read_dump(path: str | os.PathLike[str], prefix: str = "") -> Dump:
                 raise SettingError(
                     f"the record {quote(str(path))} has no taps: taps.safetensors or taps.npz is missing"
                 )
-            return Dump(path, "record", _npz(inner) if inner.suffix == ".npz" else _safetensors(inner), prefix, state)
+            real = Path(below(path, inner.name))
+            return Dump(path, "record", _npz(real) if inner.suffix == ".npz" else _safetensors(real), prefix, state)
         return Dump(path, "folder", _folder(path), prefix, state)
     with open_regular(path) as file:
         start = file.read(16)
@@ -139,7 +140,7 @@ def _state(path: Path) -> list[tuple[int, ...]]:
     files = [path]
     if path.is_dir():
         inner = taps_file(path) if (path / HEADER).is_file() else None
-        files = _arrays(path) if inner is None else [inner]
+        files = [*_arrays(path).values()] if inner is None else [inner]
     states = [file.stat() for file in files]
     return [(each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in states]
 
@@ -272,16 +273,21 @@ def _folder(path: Path) -> dict[str, StoredTap]:
         return StoredTap((file.stat().st_size // 4,), read)
 
     found: dict[str, StoredTap] = {}
-    for file in _arrays(path):
-        found[file.stem] = _npy(file, file.stem) if file.suffix == ".npy" else flat(file, file.stem)
+    for name, file in _arrays(path).items():
+        stem, form = os.path.splitext(name)
+        found[stem] = _npy(file, stem) if form == ".npy" else flat(file, stem)
     if not found:
         raise SettingError(f"{quote(str(path))} holds neither a record nor .npy nor .bin files")
     return found
 
 
-def _arrays(path: Path) -> list[Path]:
-    """The files of a folder that are taps."""
-    return [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".bin") and file.is_file()]
+def _arrays(path: Path) -> dict[str, Path]:
+    """The files of a folder that are taps, by name; without links.
+
+    :raises FormatError: S904 for a link that leads out of the folder
+    """
+    files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".bin") and file.is_file()]
+    return {file.name: Path(below(path, file.name)) for file in files}
 
 
 def _native(value: Any) -> Any:

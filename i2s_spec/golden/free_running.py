@@ -44,7 +44,8 @@ OFF_STEP: Final = 0.06
 #: may know: keys, queries and soft-max rows in F16, float products in another type, sums of float32.
 ROUNDS: Final = {
     "scores": 2e-3, "soft_max": 2e-3, "weighted_values": 2e-3, "head": 1e-3, "linear": 1e-3, "norm": 2e-5,
-    "norm_weight": 2e-5, "rope": 2e-5, "rotate": 2e-5, "restore": 2e-5, "pool": 2e-5,
+    "norm_weight": 2e-5, "rope": 2e-5, "rotate": 2e-5, "restore": 2e-5, "pool": 2e-5, "expert_shares": 2e-3,
+    "expert_weights": 2e-3, "expert_linear": 1e-3, "sum_experts": 2e-5,
 }  # fmt: skip
 
 #: The same of products with a matrix of bfloat16, to which a runtime may round their input.

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import numpy as np
 
-from i2s_spec.errors import RecordError, SettingError, quote
+from i2s_spec.errors import FormatError, RecordError, SettingError, quote
 from i2s_spec.gguf.atomic_file import hold, recover, remove_leftovers, replace_folder, temporary_name
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.source import read_below
 from i2s_spec.safetensors.files import NewTensor, write_checkpoint
 
 if TYPE_CHECKING:
@@ -220,9 +220,10 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(folder) / HEADER
     try:
-        header = json.loads(read_regular(path, MOST_HEADER))
+        header = json.loads(read_below(folder, HEADER, MOST_HEADER))
     except (OSError, ValueError, RecursionError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not JSON"
+        words = error.message if isinstance(error, FormatError) else "it is not JSON"
+        reason = getattr(error, "strerror", None) or words
         raise RecordError(f"{quote(str(folder), bare=True)}: not a record: {HEADER} cannot be read: {reason}") from None
     wanted: dict[str, type] = {"schema_version": int, "taps": dict, "token_ids": list, "profile": str}
     if not isinstance(header, dict) or any(not isinstance(header.get(key), kind) for key, kind in wanted.items()):

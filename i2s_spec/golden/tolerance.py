@@ -121,6 +121,13 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "weighted_values": Limit("2^-9 of the sum of magnitudes", _mixed),
     "head": Limit("1e-3 of the largest", _of_largest(1e-3)),
     "pool": Limit("1e-6", lambda node, inputs, value: 1e-6),
+    "expert_shares": Limit("5e-4", lambda node, inputs, value: 5e-4),
+    "best_experts": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "expert_weights": Limit("4 ulp", _ulps(4)),
+    "expert_linear": Limit("1e-3 of the largest", _of_largest(1e-3)),
+    "expert_scale": Limit("1 ulp", _ulps(1)),
+    "weigh_experts": Limit("1 ulp", _ulps(1)),
+    "sum_experts": Limit("1e-6 of the largest", _of_largest(1e-6)),
 }
 
 
@@ -356,7 +363,7 @@ def limit_of(model: Model, bfloat16: bool, node: Node, inputs: list[Any], value:
     own = LIMITS[node.op]
     if node.op == "rope" and model.numerics.angle_error:
         own = rope_limit(model.numerics.angle_error)
-    if node.op == "head":
+    if node.op in ("head", "expert_linear"):
         own = dense_limit(model.weights.tensor_type(node.weight))
     elif node.op == "linear" and not _is_integer(model, node):
         own = dense_limit("F16")

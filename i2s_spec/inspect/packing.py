@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import all_of, counted, quote
+from i2s_spec.gguf.writer_forms import NEOGPU, SKAINET, WriterForm, writer_form
 from i2s_spec.inspect.questions import CERTAIN, PROOF, STRONG, WEAK, Observed, Question, QuestionCase
 from i2s_spec.layout_inference.counts import FAR, balance, zero_channels
 from i2s_spec.layout_inference.evidence import pair_order
@@ -341,9 +342,12 @@ def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
     :param wrote_keys: the answer to `converter`
     """
     case = QuestionCase([*((each.name, each.title) for each in QUANTIZERS), ("other", "another writer")])
+    form = writer_form(seen.file)
+    _weigh_form(case, form)
     _weigh_version(seen, case)
     _weigh_converter(seen, case, wrote_keys)
-    _weigh_extents(seen, case)
+    if form is None:
+        _weigh_extents(seen, case)
     _weigh_tails(seen, case)
     _weigh_numbers(seen, case)
     _weigh_scales(seen, case)
@@ -351,6 +355,18 @@ def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
     if seen.survey is None:
         tell = "the payloads, which were not read"
     return case.question("quantizer", "What packed its I2_S tensors?", tell)
+
+
+def _weigh_form(case: QuestionCase, form: WriterForm | None) -> None:
+    """The form that one program gives to whole files."""
+    for known in (NEOGPU, SKAINET):
+        if form is not known:
+            case.against(known.name, f"in its files {known.words}", PROOF)
+    if form is not None:
+        case.favour(form.name, form.words, STRONG if form.tail else PROOF)
+        for name in case.names:
+            if name != form.name:
+                case.against(name, form.words, STRONG)
 
 
 def _weigh_version(seen: Observed, case: QuestionCase) -> None:

@@ -140,6 +140,16 @@ def _chosen(count: int, rows: Rows) -> Iterable[int]:
     return chain(range(rows[0]), range(count - rows[1], count))
 
 
+def key_row(file: File, i: int) -> dict[str, Any]:
+    """Key-value `i`, as `describe` gives it."""
+    return _key(file, file.index.key(i), ELEMENTS)
+
+
+def tensor_row(file: File, i: int) -> dict[str, Any]:
+    """Tensor `i`, as `describe` gives it, without its scale."""
+    return _tensor(file, file.tensors.by_index(i), True)
+
+
 def _key(file: File, entry: KeyValue, limit: int | None) -> dict[str, Any]:
     value, whole = beginning(file, entry, limit)
     counted = entry.type in (ValueType.STRING, ValueType.ARRAY)

@@ -24,7 +24,7 @@ from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.coverage import unchecked
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Split, Suppressed, split_of
-from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, WeightUse, When, every_file, finding_of
+from i2s_spec.linter.rule import Excerpt, Finding, Fix, Rule, Severity, WeightUse, When, every_file, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.selection import profile_named
 from i2s_spec.schema import faults
@@ -167,9 +167,25 @@ class _Run:
         finally:
             subject.end()
         found = self._collection.findings
+        if any(each.rule.fix is not Fix.NONE for each in found):
+            self._offer(subject, found)
         fetched = self._reading.mode != "full"  # no request is made for bytes that would only be shown
         if found:
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
+
+    def _offer(self, subject: Subject, found: list[Finding]) -> None:
+        """Add to findings whether `fix` repairs them; of a file on a server, whether their rules have repairs."""
+        if subject.on_server:
+            found[:] = [each._replace(fix=each.rule.fix) for each in found]
+            return
+        from i2s_spec.linter.repair.plan import offers
+
+        try:
+            found[:] = [each._replace(fix=fix) for each, fix in zip(found, offers(subject, found), strict=True)]
+        except FormatError as error:  # the file can no longer be read
+            self.add([finding_of(error)])
+        except Exception as error:
+            self._collection.bug("repairs", error)
 
     def _begin(self, subject: Subject) -> bool:
         """Start to read the payloads while the rules on the header run; False if the file can no longer be read."""

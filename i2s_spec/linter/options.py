@@ -324,7 +324,10 @@ class RunOptions:
         key="format",
         affects_verdict=False,
         help="Form of the report.",
-        shorts=(Short("--json", "as_json", "json", "The same as --format json."),),
+        shorts=(
+            Short("--json", "as_json", "json", "The same as --format json."),
+            Short("--statistics", "statistics", "statistics", "The same as --format statistics: counts by rule only."),
+        ),
     )
     output: str | None = option(
         "-o",
@@ -340,6 +343,13 @@ class RunOptions:
         default={},
         group=OptionGroup.REPORT,
         help="Write the report to a file as well, in this form.",
+    )
+    force: bool = option(
+        "--force",
+        kind=OptionKind.FLAG,
+        default=False,
+        group=OptionGroup.REPORT,
+        help="Let reports replace files that are no reports.",
     )
     jobs: int = option(
         "--jobs",

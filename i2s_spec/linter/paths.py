@@ -4,7 +4,8 @@
 is the check of one file for pools, queues and clusters: from plain data to plain data. Each input gets its report, even
 if others fail, in the order of the names.
 
-A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of their names. A glob is
+A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of their names; links
+that lead out of it are not followed, nor those that a glob finds and that lead out of its folder. A glob is
 a plain name if a file has exactly that name. The address of a hub's repository stands for its GGUF files, or for its
 checkpoint if it has none. `@list` is a file of names, one a line or separated by NUL bytes; `@-` is standard input. A
 name that matches nothing is returned, too, with the reason, so that it gets a report.
@@ -13,16 +14,17 @@ name that matches nothing is returned, too, with the reason, so that it gets a r
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from glob import glob
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from itertools import chain, islice, takewhile
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TooManyFiles, TrustedText, quote
-from i2s_spec.gguf.source import is_address, open_regular
+from i2s_spec.gguf.source import below, is_address, open_regular
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.report_data import Bug, FileReport, Report
@@ -36,6 +38,7 @@ SUFFIX = ".gguf"
 
 #: The endings of files that make a folder a checkpoint.
 _SAFETENSORS = (".safetensors", ".safetensors.index.json")
+_PICKLE: Final = re.compile(r"(?:pytorch_model|adapter_model|consolidated)\b.*\.(?:bin|pt|pth)", re.ASCII)
 
 #: The longest name in a list, in bytes; Linux opens no longer one.
 LONGEST_NAME = 4096
@@ -45,11 +48,23 @@ class Input(NamedTuple):
     """A path or an address to check; if it cannot be read, the reason: in words, or as the reader's fault.
 
     :param checkpoint: whether it is a folder of safetensors, or a repository of a hub with such files
+    :param root: the folder below which a search found it
     """
 
     path: str
     problem: str | FormatError = ""
     checkpoint: bool = False
+    root: str = ""
+
+
+def found_below(root: str, path: str, checkpoint: bool = False) -> Input:
+    """What a search below a folder found; a link must not lead out of that folder."""
+    if not checkpoint and os.path.islink(path):
+        try:
+            below(root, os.path.relpath(path, root))
+        except FormatError as error:
+            return Input(path, error, root=root)
+    return Input(path, checkpoint=checkpoint, root=root)
 
 
 def inputs(names: Iterable[str]) -> Iterator[Input]:
@@ -63,8 +78,10 @@ def inputs(names: Iterable[str]) -> Iterator[Input]:
 
 
 def is_checkpoint(files: Iterable[str]) -> bool:
-    """Whether a folder with these files is a checkpoint, valid or not."""
-    return any(name.endswith(_SAFETENSORS) for name in files)
+    """Whether a folder with these files is a checkpoint, valid or not; one of pickles is told by their usual names."""
+    names = set(files)
+    configured = not names.isdisjoint(("config.json", "adapter_config.json"))
+    return any(name.endswith(_SAFETENSORS) or (configured and _PICKLE.fullmatch(name)) for name in names)
 
 
 def _meant(name: str, found: set[str]) -> Iterator[Input]:
@@ -104,18 +121,21 @@ def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]
             yield candidate
 
 
-def _below(folder: str) -> Iterator[Input]:
-    """Every GGUF file and checkpoint below a folder; links to folders are not followed, because they may form cycles."""
+def _below(folder: str, root: str = "") -> Iterator[Input]:
+    """Every GGUF file and checkpoint below a folder; links to folders are not followed, because they may form cycles.
+
+    :param root: the folder of the search, if it began above this one
+    """
     errors: list[OSError] = []
     some = False
     for place, _, files in _walk(folder, errors.append):
         if is_checkpoint(files):
             some = True
-            yield Input(place, checkpoint=True)
+            yield found_below(root or folder, place, True)
         for name in files:
             if name.lower().endswith(SUFFIX):
                 some = True
-                yield Input(os.path.join(place, name))
+                yield found_below(root or folder, os.path.join(place, name))
     for error in errors:
         yield Input(os.fspath(error.filename or folder), error.strerror or type(error).__name__)
     if not some and not errors:
@@ -146,6 +166,8 @@ def _matching(pattern: str) -> Iterator[Input]:
     """The files and folders that match a glob."""
     some = False
     parts = pattern.split(os.sep)
+    plain = [*takewhile(lambda part: not any(char in part for char in "*?["), parts)]
+    root = os.sep.join(plain) or (os.sep if pattern.startswith(os.sep) else os.curdir)
     deep = "**" in parts or sum(any(char in part for char in "*?[") for part in parts) > 1
     for name in sorted(_deep(pattern) if deep else glob(pattern)):
         if pattern.endswith(os.sep) and not os.path.isdir(name):
@@ -153,10 +175,10 @@ def _matching(pattern: str) -> Iterator[Input]:
         if os.path.isdir(name):
             if not pattern.endswith("**"):  # its matches include everything below them
                 some = True
-                yield from _below(name)
+                yield from _below(name, root)
         elif not pattern.endswith("**") or name.lower().endswith(SUFFIX):
             some = True
-            yield Input(name)
+            yield found_below(root, name)
     if not some:
         yield Input(pattern, "no file matches this pattern")
 
@@ -307,8 +329,9 @@ def skipped(report: FileReport, reason: str) -> dict[str, Any]:
 #: Path and report of one file after another; a caller that stops early must close the iterator.
 Reports = Generator[tuple[str, dict[str, Any]], None, None]
 
-#: A function that reports on a folder of safetensors as plain data; for several processes it must be picklable.
-Folders = Callable[[str, Options], dict[str, Any]]
+#: A function that reports on a folder of safetensors, which a search below another one found, as plain data; for several
+#: processes it must be picklable.
+Folders = Callable[[str, Options, str], dict[str, Any]]
 
 
 def lint_paths(
@@ -375,5 +398,5 @@ def report_on(
             return unreadable(
                 file.path, faults.UNREADABLE, reason="it is a folder of safetensors files, not a GGUF file"
             )
-        return folders(file.path, options)
+        return folders(file.path, options, file.root)
     return lint_path(file.path, options, progress=progress, weights=weights)

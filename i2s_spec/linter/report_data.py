@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
 from i2s_spec.linter.analysis.coverage import CONTENTS
-from i2s_spec.linter.rule import Finding, Fix, Rule, Severity
+from i2s_spec.linter.rule import Finding, Fix, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
 
@@ -243,7 +243,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "got": _plain(finding.got),
         "want": _plain(finding.want),
         "clause": finding.rule.clause,
-        "fix": finding.rule.fix.value,
+        "fix": finding.fix.value,
         "bytes": {"start": excerpt.start, "hex": excerpt.data.hex()} if (excerpt := finding.excerpt) else None,
     }
 
@@ -405,7 +405,7 @@ def columns(findings: Sequence[Finding]) -> dict[str, list[Any]]:
     rows = [
         (
             each.code, each.rule.slug, each.severity.value, each.message, each.span.start, each.span.stop,
-            quote(each.span.path, bare=True), each.rule.clause, each.rule.fix.value,
+            quote(each.span.path, bare=True), each.rule.clause, each.fix.value,
         )
         for each in findings
     ]  # fmt: skip
@@ -454,34 +454,51 @@ class RepairStep(NamedTuple):
     findings: int
 
 
-def repair_option(rule: Rule) -> str | None:
-    """The option of `i2s fix` that the repair of a rule needs; empty if it needs none, None if there is no repair."""
-    if rule.fix is Fix.NONE:
+def repair_option(code: str, fix: str) -> str | None:
+    """The option of `i2s fix` that a repair needs; empty if it needs none, None if there is no repair.
+
+    :param fix: how a finding of the rule `code` is repaired in its file
+    """
+    if fix == Fix.NONE or code not in REGISTRY:
         return None
-    return rule.fix_with or ("" if rule.fix is Fix.SAFE else "--unsafe")
+    return REGISTRY[code].fix_with or ("" if fix == Fix.SAFE else "--unsafe")
 
 
-def repair_words(code: str) -> str:
-    """The note after a finding: `repairable`, `repairable with --unsafe`; empty if there is no repair."""
-    rule = REGISTRY.get(code)
-    option = None if rule is None else repair_option(rule)
-    return "" if option is None else f"repairable with {option}" if option else "repairable"
+def repair_words(option: str, some: int = 0) -> str:
+    """The note after a finding: `repairable`, `repairable with --unsafe`; after several, with the number of `some`."""
+    words = f"repairable with {option}" if option else "repairable"
+    return f"{some:,} {words}" if some else words
 
 
-def repair_step(counts: Iterable[tuple[str, int]], path: str = "FILE") -> RepairStep | None:
+def repairs_of(findings: Iterable[tuple[str, str]], elided: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """How many findings of each code are repaired with each option of `i2s fix`.
+
+    Findings that are not listed are counted as the listed ones of their code, if these are all repaired alike.
+
+    :param findings: code and repair of each listed finding
+    """
+    counts: dict[str, dict[str | None, int]] = {}
+    for code, fix in findings:
+        options = counts.setdefault(code, {})
+        option = repair_option(code, fix)
+        options[option] = options.get(option, 0) + 1
+    for code, count in elided.items():
+        if len(options := counts.get(code, {})) == 1:
+            options[next(iter(options))] += count
+    return {code: {o: n for o, n in options.items() if o is not None} for code, options in counts.items()}
+
+
+def repair_step(repairs: Iterable[tuple[str, int]], path: str = "FILE") -> RepairStep | None:
     """What to type to repair findings; None if none of them has a repair.
 
     Repairs without an option come first, then those with the option that the first finding with a repair needs.
 
-    :param counts: codes of rules, each with the number of findings, the worst first
+    :param repairs: options, each with a number of findings, the worst first
     :param path: one word for a shell
     """
     by_option: dict[str, int] = {}
-    for code, count in counts:
-        rule = REGISTRY.get(code)
-        option = None if rule is None else repair_option(rule)
-        if option is not None:
-            by_option[option] = by_option.get(option, 0) + count
+    for option, count in repairs:
+        by_option[option] = by_option.get(option, 0) + count
     if not by_option:
         return None
     option = "" if "" in by_option else next(iter(by_option))

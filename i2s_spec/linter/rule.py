@@ -211,6 +211,8 @@ class Finding(NamedTuple):
     excerpt: Excerpt | None = None
     #: The most severe that this finding can be, where it is milder than its rule: what an old table says, for example.
     ceiling: Severity | None = None
+    #: Whether `i2s fix` repairs it in its file; the engine adds it.
+    fix: Fix = Fix.NONE
 
     @property
     def code(self) -> str:

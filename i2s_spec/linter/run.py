@@ -47,6 +47,8 @@ class LintRun:
         if config.was_found and given["profile"] == "security" and "profile" in asked:
             self.remarks += map(_not_counted, config.affecting_findings())
             config = config.without_verdict_keys()
+        #: The files of the configuration.
+        self.configurations = sorted({*config.places.values()})
         self.how = RunOptions(**config.settings(RunOptions, given, asked))
         #: The format on standard output or in --output, and those of the other reports.
         self.forms = [kind(name) for name in (self.how.form, *self.how.reports.values())]

@@ -2,9 +2,9 @@
 
 It keeps what the specification declares: known keys with known types, and tensors. It leaves out unknown keys, bytes
 that no tensor owns (padding, gaps, bytes after the last tensor), bytes 4 to 31 of I2_S tails, control characters in
-texts, and on request the chat template. Tokens are left unchanged: their text is part of the model. The result has the
-standard layout of our writer, so the same file gives the same bytes everywhere. The weights stay the same; their
-identity proves it.
+texts, chat templates with errors, and on request every chat template. Tokens are left unchanged: their text is part of
+the model. The result has the standard layout of our writer, so the same file gives the same bytes everywhere. The
+weights stay the same; their identity proves it.
 
 First come the functions that find what is removed and what replaces it, then `sanitize` itself.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 from i2s_spec.convert.rewrite import Replacement, Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
-from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.atomic_file import Target, refuse_inputs, refuse_taken
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.reader import open as open_file
@@ -31,6 +31,7 @@ from i2s_spec.linter.rule import Finding
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.keys import odd_bool
 from i2s_spec.linter.rules.model_keys import foreign_prefix, key_type
+from i2s_spec.linter.rules.template import is_template, seen, template_reaches_out, template_runs_long, text_not_read
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.keys import REQUIRED
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 # --- what is left out, and what replaces it --------------------------------------------------------------------------
 
-_TEMPLATE: Final = "tokenizer.chat_template"
 _ALIGNMENT: Final = "general.alignment"
 
 #: Characters that control a terminal or the direction of text: C0 except tabs and line ends, DEL, C1, bidirectional marks.
@@ -83,9 +83,11 @@ def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out:
     known = architecture_view(subject)
     if known.architecture is None and not keep_unknown and known.name:
         raise ValueError(f"the keys of architecture {quote(known.name)} are not known; --keep-unknown keeps them")
-    keys = Keys([], {})
-    for entry in subject.file.metadata.rows:
+    keys, hazards = Keys([], {}), _hazards(subject)
+    for i, entry in enumerate(subject.file.metadata.rows):
         why = _unwanted(known, entry, keep_unknown, drop_template)
+        if why is None and i in hazards:
+            why = f"key {quote(entry.name)}, because of {hazards[i]}"
         if why is not None:
             keys.dropped.append(entry.key)
             left_out.append(Removed(entry.span, why, entry.span.stop - entry.span.start))
@@ -94,6 +96,15 @@ def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out:
         if value is not None:
             keys.changed[entry.key] = value
     return keys
+
+
+def _hazards(subject: Subject) -> dict[int, str]:
+    """The numbers of keys whose templates have errors, or could not be examined to their end, each with the rule."""
+    texts = seen(subject)
+    found = {text.i: text_not_read for text in texts.unread if text.is_template}
+    rules = {"reach": template_reaches_out, "loop": template_runs_long}
+    found.update((text.i, rules[hazard.kind]) for text, hazard in reversed(texts.hazards) if hazard.kind in rules)
+    return {i: f"{rule.code} {rule.slug}" for i, rule in found.items()}
 
 
 def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop_template: bool) -> str | None:
@@ -105,7 +116,7 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
         return f"key {name}, because its name is too long"
     if entry.key == _ALIGNMENT:
         return "key general.alignment: tensors are now aligned to 32 bytes"
-    if drop_template and (entry.key == _TEMPLATE or entry.key.startswith(f"{_TEMPLATE}.")):
+    if drop_template and is_template(entry.name):
         return f"key {name}, as requested"
     key = known.keys.declared.get(entry.key)
     types = key.types if key is not None else (TYPES[entry.name].label,) if entry.name in TYPES else None
@@ -254,7 +265,7 @@ def sanitize(
     try:
         if target is not None:
             try:
-                refuse_source(target, source)
+                refuse_inputs(target, source)
             except FileExistsError:
                 raise ValueError("OUT is the file that is read; give the sanitized file another name") from None
             if isinstance(target, str | os.PathLike):

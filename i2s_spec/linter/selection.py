@@ -33,9 +33,10 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 class Profile(NamedTuple):
     """A choice of rules for one purpose.
 
-    `select` and `ignore` are prefixes of codes; `weaknesses` adds every rule that names a CWE. `promote` makes warnings
-    errors, by prefix or slug; rules below `least` do not apply. Without `payload` the weights are not read unless the
-    caller says so. `by_document` accepts what the GGUF document allows although no loader of I2_S does (clause 3.1).
+    `select` and `ignore` are prefixes of codes, or slugs to ignore; `weaknesses` adds every rule that names a CWE.
+    `promote` makes warnings errors, by prefix or slug; rules below `least` do not apply. Without `payload` the weights
+    are not read unless the caller says so. `by_document` accepts what the GGUF document allows although no loader of
+    I2_S does (clause 3.1).
     """
 
     name: str
@@ -57,11 +58,14 @@ class Profile(NamedTuple):
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile("default", "what the strictest loader that knows type 36 refuses, and other things worth knowing"),
+        Profile("default", "what the strictest loader that knows type 36 refuses, and other things worth knowing",
+                ignore=("checkpoint-code",)),
         Profile("spec", "only what the specification demands, whoever reads the file", ("G", "I", "M", "T"), least=ERROR,
                 by_document=True),
-        Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse is ignored", ignore=("P1",)),
-        Profile("llama.cpp", "a file for upstream llama.cpp: what it refuses is an error", promote=("P",)),
+        Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse is ignored",
+                ignore=("P1", "checkpoint-code")),
+        Profile("llama.cpp", "a file for upstream llama.cpp: what it refuses is an error",
+                ignore=("checkpoint-code",), promote=("P",)),
         Profile("security", "untrusted files, from the header: bounds, hidden bytes, active text, known weaknesses",
                 ("G", "S"), weaknesses=True, promote=("text-not-read",), payload=False),
         Profile("strict", "a file to publish: every warning is an error", promote=("",)),
@@ -147,7 +151,7 @@ def _belongs(rule: Rule, level: Severity, profile: Profile) -> bool:
         return False
     if profile.least is not Severity.NOTE and level.rank < profile.least.rank:
         return False
-    return not profile.ignore or not rule.code.startswith(profile.ignore)
+    return not (rule.slug in profile.ignore or rule.code.startswith(profile.ignore))
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ architecture is one function and one entry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,7 +19,7 @@ from i2s_spec.model.graph import TOKENS, Builder, Graph
 
 if TYPE_CHECKING:
     from i2s_spec.model.numerics import NumericProfile
-    from i2s_spec.schema.architectures import Architecture, Hyperparameters, Rotation
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters, LocalLayers, Rotation
 
 
 # --- activation ------------------------------------------------------------------------------------------------------
@@ -106,6 +106,8 @@ class GraphSettings:
     :param sub_norm_eps: the epsilon of the sub-norms, if a runtime has a separate one
     :param sub_norms: `required`, or `optional`: left out where the file lacks their gains
     :param rotation: the rotation that is folded into the weights, if the file declares one
+    :param local: the layers in which a token sees a window of the earlier ones, if the file declares any
+    :param experts_used: how many experts compute each token; 0 if the feed-forward network has none
     """
 
     activation: str
@@ -117,6 +119,12 @@ class GraphSettings:
     sub_norm_eps: float | None = None
     sub_norms: str = "required"
     rotation: Rotation | None = None
+    local: LocalLayers | None = None
+    experts_used: int = 0
+
+    def of_layer(self, layer: int) -> GraphSettings:
+        """The settings of one layer: without `local` if it is global."""
+        return self if self.local is None or self.local.local[layer] else replace(self, local=None)
 
 
 def bitnet(g: Builder, h: Hyperparameters, s: GraphSettings, *, gated: str) -> Graph:
@@ -132,10 +140,14 @@ def bitnet(g: Builder, h: Hyperparameters, s: GraphSettings, *, gated: str) -> G
             o = _sub_norm(g, "attn_sub_norm", o, sub_eps, s)
             x = g.add("add", "ffn_inp", x, g.linear("attn_o_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=eps)
-            u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-            m = g.add("multiply", gated, _activated(g, t, s), u)
-            m = _sub_norm(g, "ffn_sub_norm", m, sub_eps, s)
-            x = g.add("add", "l_out", x, g.linear("ffn_down", m, "ffn_down"))
+            if s.experts_used:
+                y = _experts(g, b, s, partial(_sub_norm, g, "ffn_sub_norm", eps=sub_eps, s=s))
+            else:
+                u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
+                m = g.add("multiply", gated, _activated(g, t, s), u)
+                m = _sub_norm(g, "ffn_sub_norm", m, sub_eps, s)
+                y = g.linear("ffn_down", m, "ffn_down")
+            x = g.add("add", "l_out", x, y)
     return _logits(g, x, h, s)
 
 
@@ -150,9 +162,13 @@ def llama(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
             o = _attention(g, q, k, v, h.at(i), s, soft_max="kq_soft_max_ext")
             x = g.add("add", "ffn_inp", x, g.linear("attn_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=h.eps)
-            u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-            m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
-            x = g.add("add", "l_out", x, g.linear("ffn_out", m, "ffn_down"))
+            if s.experts_used:
+                y = _experts(g, b, s)
+            else:
+                u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
+                m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
+                y = g.linear("ffn_out", m, "ffn_down")
+            x = g.add("add", "l_out", x, y)
     return _logits(g, x, h, s)
 
 
@@ -161,9 +177,9 @@ def qwen3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
     x = _embedded(g)
     for i in range(h.layers):
         with g.in_layer(i):
-            a = g.rms("attn_norm", x, eps=h.eps)
-            q, k, v = _normed_heads(g, a, h, i, s)
-            o = _attention(g, q, k, v, h.at(i), s, soft_max="kq_soft_max")
+            a, of_layer = g.rms("attn_norm", x, eps=h.eps), s.of_layer(i)
+            q, k, v = _normed_heads(g, a, h, i, of_layer)
+            o = _attention(g, q, k, v, h.at(i), of_layer, soft_max="kq_soft_max")
             x = g.add("add", "ffn_inp", x, _normed_linear(g, "attn_o_out", o, "attn_output", "attn_out", h))
             b = g.rms("ffn_norm", x, eps=h.eps)
             m = _normed_gate(g, b, h, s)
@@ -176,10 +192,10 @@ def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
     x = g.add("multiply_by", "inp_scaled", _embedded(g), factor=sqrt(h.embd))
     for i in range(h.layers):
         with g.in_layer(i):
-            a = g.rms("attn_norm", x, eps=h.eps)
-            q, k, v = _normed_heads(g, a, h, i, s)
+            a, of_layer = g.rms("attn_norm", x, eps=h.eps), s.of_layer(i)
+            q, k, v = _normed_heads(g, a, h, i, of_layer)
             q = g.add("multiply_by", "Qcur_scaled", q, factor=1 / sqrt(h.head_dim))
-            o = _attention(g, q, k, v, h.at(i), s, soft_max="kq_soft_max", scale=1.0)
+            o = _attention(g, q, k, v, h.at(i), of_layer, soft_max="kq_soft_max", scale=1.0)
             o = _normed_linear(g, "attn_o_out", o, "attn_output", "attn_out", h)
             x = g.add("add", "sa_out", x, g.rms("attn_post_norm", o, "post_attention_norm", eps=h.eps))
             b = g.rms("ffn_norm", x, eps=h.eps)
@@ -196,16 +212,39 @@ def _sub_norm(g: Builder, name: str, x: str, eps: float, s: GraphSettings) -> st
     return g.rms(name, x, eps=eps)
 
 
+def _experts(g: Builder, b: str, s: GraphSettings, normed: Callable[[str], str] = lambda m: m) -> str:
+    """The feed-forward networks of the experts that a router chooses for each token, weighed by their shares.
+
+    :param normed: adds a norm before the last projection
+    """
+    shares = g.add("expert_shares", "ffn_moe_probs", g.linear("ffn_moe_logits", b, "ffn_gate_inp"))
+    chosen = g.add("best_experts", "ffn_moe_topk", shares, used=s.experts_used)
+    weights = g.add("expert_weights", "ffn_moe_weights_norm", shares, chosen)
+
+    def of_each(name: str, x: str, tensor: str) -> str:
+        weight, scale = (g.tensor(f"{tensor}_exps.{kind}") for kind in ("weight", "scale"))
+        y = g.add("expert_linear", name, g.entering(weight, x), chosen, weights=(weight,))
+        return g.add("expert_scale", name, y, chosen, weights=(scale,)) if scale in g.present else y
+
+    u, t = of_each("ffn_moe_up", b, "ffn_up"), of_each("ffn_moe_gate", b, "ffn_gate")
+    m = normed(g.add("multiply", "ffn_moe_gate_par", _activated(g, t, s), u))
+    each = g.add("weigh_experts", "ffn_moe_weighted", of_each("ffn_moe_down", m, "ffn_down"), weights)
+    return g.add("sum_experts", "ffn_moe_out", each)
+
+
 def _embedded(g: Builder) -> str:
     """The rows of the embedding table for the tokens."""
     return g.looked_up("inp_embd", g.given(TOKENS), EMBEDDING)
 
 
 def _rope(g: Builder, name: str, x: str, heads: int, h: Hyperparameters, s: GraphSettings) -> str:
-    """Each head of x rotated by its position."""
+    """Each head of x rotated by its position; local layers may have a base of their own."""
     factors = (ROPE_FACTORS,) if ROPE_FACTORS in g.present else ()
-    rotation: dict[str, Any] = {"pairs": s.rope, "base": h.rope_base, "dims": h.rope_dims or h.head_dim}
-    return g.add("rope", name, x, weights=factors, heads=heads, scale=s.rope_scale, **rotation)
+    base, scale = h.rope_base, s.rope_scale
+    if s.local is not None and s.local.rope_base is not None:
+        base, scale = s.local.rope_base, 1.0
+    rotation: dict[str, Any] = {"pairs": s.rope, "base": base, "dims": h.rope_dims or h.head_dim}
+    return g.add("rope", name, x, weights=factors, heads=heads, scale=scale, **rotation)
 
 
 def _attention(
@@ -219,11 +258,13 @@ def _attention(
     soft_max: str,
     scale: float | None = None,
 ) -> str:
-    """soft_max(q k^T / sqrt(d)) v, each group of query heads with its key and value head."""
+    """soft_max(q k^T / sqrt(d)) v, each group of query heads with its key and value head; in a local layer, of the last
+    tokens only."""
     keys = g.add("store_kv", "k", k, part="keys", heads=h.heads_kv)
     values = g.add("store_kv", "v", v, part="values", heads=h.heads_kv)
     kq = g.add("scores", "kq", q, keys, heads=h.heads)
-    p = g.add("soft_max", soft_max, kq, scale=1 / sqrt(h.head_dim) if scale is None else scale, causal=s.causal)
+    seen: dict[str, Any] = {"causal": s.causal, "window": 0 if s.local is None else s.local.window}
+    p = g.add("soft_max", soft_max, kq, scale=1 / sqrt(h.head_dim) if scale is None else scale, **seen)
     return g.add("weighted_values", "kqv_out", p, values)
 
 

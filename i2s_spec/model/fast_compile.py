@@ -356,6 +356,7 @@ class _Translation:
         out = self.allocator.new(node.name, heads * value)
         self.plan.partial = max(self.plan.partial, heads * (value + 2))
         how = {"factor": float(np.float32(soft_max.settings["scale"])), "kind": int(soft_max.settings["causal"])}
+        how["first"] = soft_max.settings["window"]
         shape = {"heads": heads, "groups": groups, "inner": inner, "value": value, "width": x.width}
         self._step("attend", x=x.at, out=out.at, layer=layer, **shape, **how)
 

@@ -10,8 +10,9 @@ import struct
 from collections.abc import Callable, Mapping
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final, Literal
+from warnings import warn
 
-from i2s_spec.errors import Fault, FormatError, SettingError, counted, quote, renamed_keyword
+from i2s_spec.errors import Fault, FormatError, ReadOnWarning, SettingError, counted, quote, renamed_keyword
 from i2s_spec.gguf.source import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
@@ -62,7 +63,7 @@ def load_model(
     :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)
     :raises ValueError: for a dialect that does not exist, and for a file that consists of holes
     :raises SettingError: for settings that do not exist, and for a model that is sound but cannot be run here: experts,
-        scaled positions other than linear, types of tensors that no operation reads
+        in architectures that have none, scaled positions other than linear, types of tensors that no operation reads
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
@@ -76,9 +77,11 @@ def load_model(
     file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
     try:
         require_written(file.source)
+        _require_usual_form(file)
         if not force:
             refuse_broken(file)
         model = _model(file, chosen, threads, read_as, activation, pooling, force)
+        _warn_of_unused(model)
         model.operations.prepare(model.graph, model.weights, progress)
         return model
     except BaseException:
@@ -142,13 +145,13 @@ def _model(
     from i2s_spec.model.forward import Model
     from i2s_spec.model.reference.bitlinear import require_groups
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures import architecture_of, hyperparameters
+    from i2s_spec.schema.architectures import architecture_of, hyperparameters, local_layers
 
+    _require_usual_form(file)
     architecture = architecture_of(file.metadata, file.tensors)
     embedding = file.tensors.get("token_embd.weight")
     h = hyperparameters(file.metadata, embedding.shape[0] if embedding is not None else None)
-    if h.experts:
-        raise SettingError(f"the model has {counted(h.experts, 'expert')}; graphs with experts cannot be run here")
+    used = _experts_used(architecture, file.metadata, h)
     if h.rope_dims % 2 or h.rope_dims > h.head_dim:
         raise SettingError(
             f"{counted(h.rope_dims, 'dimension')} of a head are to be rotated in pairs; a head has {h.head_dim:,}"
@@ -162,22 +165,58 @@ def _model(
         rope=architecture.rope if profile.rope == "architecture" else profile.rope,
         rope_scale=_rope_scale(architecture, file.metadata),
         pooling=kind,
-        causal=bool(file.metadata.get(f"{architecture.prefix}.attention.causal", True)),
+        causal=file.metadata.short(f"{architecture.prefix}.attention.causal") is not False,
         head=architecture.head,
         sub_norm_eps=profile.sub_norm_eps,
         sub_norms=profile.sub_norms,
         rotation=_rotation(file),
+        local=local_layers(file.metadata, architecture, h.layers),
+        experts_used=used,
     )
     graph = graph_of(architecture.name, h, settings, file.tensors)
     if settings.rotation is not None:
         _require_rotated(settings.rotation, graph)
     _require(file, architecture, h, graph, scales=not force)
     for node in graph:
-        if node.op == "linear":
+        if node.op in ("linear", "expert_linear"):
             tensor = file.tensors[node.weight]
             require_groups(tensor.ne[0], profile.quantizer_of(tensor.type.name if tensor.type is not None else ""))
     weights = ModelWeights(file, dialect)
     return Model(file, architecture, h, profile, graph, weights, settings, rule, why, threads)
+
+
+def _warn_of_unused(model: Model) -> None:
+    """Warn of tensors that neither the graph uses nor the architecture declares, such as norms under another name."""
+    used = {name for node in model.graph for name in node.weights}
+    others = [name for name in model.file.tensors if name not in used and model.architecture.match(name) is None]
+    if others:
+        more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+        text = f"computed without tensor {quote(others[0])}{more}, of which {model.architecture.name} has none"
+        warn(f"{quote(model.file.name, 4096, bare=True)}: {text}", ReadOnWarning, stacklevel=3)
+
+
+def _experts_used(architecture: Architecture, metadata: Mapping[str, Any], h: Hyperparameters) -> int:
+    """How many experts compute each token; 0 if the model has none."""
+    if not h.experts:
+        return 0
+    if not any("_exps." in spec.name for spec in architecture.inventory):
+        raise SettingError(f"the model has {counted(h.experts, 'expert')}; no graph of {architecture.name} has any")
+    used = metadata.get(f"{architecture.prefix}.expert_used_count")
+    if not isinstance(used, int) or not 1 <= used <= h.experts:
+        raise SettingError(f"the model has {counted(h.experts, 'expert')}, and {used} of them are used for each token")
+    return used
+
+
+def _require_usual_form(file: File) -> None:
+    """Refuse a file in the form of a single writer, whose scales would be read in the wrong place, or codes in the wrong
+    order; `force` does not help."""
+    from i2s_spec.gguf.writer_forms import writer_form
+
+    if (form := writer_form(file)) is not None:
+        raise SettingError(
+            f"the file has the form of {form.program} ({form.words}), which is not run: i2s convert IN OUT --to canonical "
+            "makes a file in the usual form"
+        )
 
 
 def _rotation(file: File) -> Rotation | None:
@@ -223,8 +262,9 @@ def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: 
     key = f"{architecture.prefix}.pooling_type"
     if not architecture.embedding_model:
         return "last", ""
-    if metadata.get(key) in POOLINGS:
-        return POOLINGS[metadata[key]], f"{key} says {metadata[key]}"
+    value = metadata.get(key)
+    if isinstance(value, int) and value in POOLINGS:
+        return POOLINGS[value], f"{key} says {value}"
     return "last", f"{key} is missing; the published models use the last token"
 
 
@@ -234,10 +274,12 @@ def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> floa
     factor = metadata.get(f"{architecture.prefix}.rope.scaling.factor")
     if factor is None:
         factor = metadata.get(f"{architecture.prefix}.rope.scale_linear", 1.0)
+    if not isinstance(kind, str) or not isinstance(factor, int | float):
+        raise SettingError("a key about the scaling of positions is neither a name nor a number")
     if kind == "none" or factor == 1:
         return 1.0
-    if kind != "linear":
-        raise SettingError(f"positions are scaled by {quote(str(kind))}; only linear scaling can be run here")
+    if kind != "linear" or not factor:
+        raise SettingError(f"positions are scaled by {quote(kind)}; only linear scaling can be run here")
     return 1.0 / float(factor)
 
 

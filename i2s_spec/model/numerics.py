@@ -138,6 +138,7 @@ class NumericProfile:
         """
         prefix, found = architecture.prefix, []
         declared = metadata.get(f"{prefix}.hidden_activation")
+        declared = declared if isinstance(declared, str) else None
         right = architecture.activation if declared is None else declared
         used = declared if self.reads_activation else None
         used = self.activations.get(prefix, architecture.activation) if used is None else used

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ TYPES: Final = {
     "embed": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
     "head": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
     "linear": ("I2_S", *GROUP_LAYOUTS, *DENSE),
+    "expert_linear": (*GROUP_LAYOUTS, *DENSE),
     "norm_weight": tuple(DENSE),
 }
 
@@ -92,9 +93,13 @@ class ModelWeights:
         """Gains, biases, factors: float32 [n], exactly as stored."""
         return self._once(name, self._vector)
 
-    def matrix(self, name: str) -> Ternary | Grouped | NDArray[Any]:
+    def matrix(self, name: str) -> Matrix:
         """A projection: `Ternary`, `Grouped`, or an array [rows, columns] of float32, float16, or uint16: bfloat16."""
         return self._once(name, self._matrix)
+
+    def experts(self, name: str) -> tuple[Matrix, ...]:
+        """The matrices of all experts, as `matrix` gives one."""
+        return self._once(name, self._experts)
 
     def data(self, name: str) -> NDArray[np.uint8]:
         """All bytes of a tensor, as they are in the file."""
@@ -118,26 +123,35 @@ class ModelWeights:
         array = tensor.array().reshape(-1)
         return array.astype(np.float32)
 
-    def _matrix(self, tensor: Tensor) -> Ternary | Grouped | NDArray[Any]:
-        kind = _type_name(tensor)
+    def _matrix(self, tensor: Tensor) -> Matrix:
         if len(tensor.shape) != 2:
             raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}; a matrix is needed")
-        rows, columns = tensor.shape
-        if kind == "I2_S" or kind in GROUP_LAYOUTS:
-            matrix = self._ternary(tensor, rows, columns) if kind == "I2_S" else self._repacked(tensor, rows, columns)
-            if self.change is None or isinstance(matrix, Grouped):
-                return matrix
-            return self.change(tensor.name, matrix)
-        if kind in DENSE:
-            return self._dense(tensor)
-        others = ", ".join(TYPES["linear"])
-        raise SettingError(f"tensor {quote(tensor.name)} is {kind}; matrices of {others} can be multiplied here")
+        return self._matrix_of(tensor, self._bytes(tensor), "linear")
 
-    def _ternary(self, tensor: Tensor, rows: int, columns: int) -> Ternary:
+    def _experts(self, tensor: Tensor) -> tuple[Matrix, ...]:
+        if len(tensor.shape) != 3:
+            raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}; matrices are needed")
+        parts = self._bytes(tensor).reshape(tensor.shape[0], -1)
+        return tuple(self._matrix_of(tensor, part, "expert_linear") for part in parts)
+
+    def _matrix_of(self, tensor: Tensor, data: NDArray[np.uint8], op: str) -> Matrix:
+        """A matrix from its bytes; its shape is that of the last two sides of the tensor."""
+        kind = _type_name(tensor)
+        if kind not in TYPES[op]:
+            others = ", ".join(TYPES[op])
+            raise SettingError(f"tensor {quote(tensor.name)} is {kind}; matrices of {others} can be multiplied here")
+        if kind in DENSE:
+            return self._dense(tensor, data)
+        rows, columns = tensor.shape[-2:]
+        matrix = self._ternary(data, rows, columns) if kind == "I2_S" else self._repacked(tensor, data, rows, columns)
+        if self.change is None or isinstance(matrix, Grouped):
+            return matrix
+        return self.change(tensor.name, matrix)
+
+    def _ternary(self, whole: NDArray[np.uint8], rows: int, columns: int) -> Ternary:
         from i2s_spec.codec import native
         from i2s_spec.codec.observation import read_tail
 
-        whole = self._bytes(tensor)
         payload_bytes = rows * columns // 4
         scale = read_tail(whole[payload_bytes:].tobytes(), self.dialect.tail, self.file.byte_order)
         payload = whole[:payload_bytes]
@@ -149,15 +163,13 @@ class ModelWeights:
             payload = np.frombuffer(done, dtype=np.uint8)[:payload_bytes]
         return Ternary(payload, rows, columns, np.float32(scale))
 
-    def _repacked(self, tensor: Tensor, rows: int, columns: int) -> Ternary | Grouped:
+    def _repacked(self, tensor: Tensor, data: NDArray[np.uint8], rows: int, columns: int) -> Ternary | Grouped:
         """A matrix of a block type: `Ternary` if all groups that hold a weight have the same scale, else `Grouped`."""
         from i2s_spec.codec import blocks_native, native
 
         kind = _type_name(tensor)
         try:
-            values, scales = blocks_native.unpack(
-                self._bytes(tensor), (rows, columns), kind, byte_order=self.file.byte_order
-            )
+            values, scales = blocks_native.unpack(data, (rows, columns), kind, byte_order=self.file.byte_order)
         except ValueError as error:
             raise SettingError(f"tensor {quote(tensor.name)}: {error}") from None
         used = values.reshape(len(scales), -1).any(axis=1)
@@ -167,10 +179,10 @@ class ModelWeights:
             return Ternary(packed[: rows * columns // 4], rows, columns, np.float32(found[0]))
         return grouped(values, scales.reshape(rows, -1))
 
-    def _dense(self, tensor: Tensor) -> NDArray[Any]:
+    def _dense(self, tensor: Tensor, data: NDArray[np.uint8]) -> NDArray[Any]:
         kind = DENSE[_type_name(tensor)]
         order = order_prefix(self.file.byte_order)
-        array = self._bytes(tensor).view(np.dtype(f"{order}{kind}")).reshape(tensor.shape)
+        array = data.view(np.dtype(f"{order}{kind}")).reshape(tensor.shape[-2:])
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def _blocks(self, tensor: Tensor) -> NDArray[np.uint8]:
@@ -188,6 +200,10 @@ class ModelWeights:
         data = np.empty(span.stop - span.start, dtype=np.uint8)
         self.file.source.readinto(span.start, data.data)
         return data
+
+
+#: A matrix in one of the forms in which it is multiplied.
+Matrix: TypeAlias = "Ternary | Grouped | NDArray[Any]"
 
 
 def _type_name(tensor: Tensor) -> str:

@@ -662,6 +662,14 @@ class Transport:
         self._sleep = sleep
         self.authorize(token, token_for, {})
         self._pools: dict[str | None, urllib3.PoolManager] = {}
+        #: The host that was asked for first; others are those of redirects.
+        self._host = ""
+
+    def charge(self, usage: Usage) -> None:
+        """Count requests and bytes that others made for the same file."""
+        with self._counting:
+            self.requests += usage.requests
+            self.bytes += usage.bytes
 
     def authorize(self, token: str | None, token_for: str, headers: Mapping[str, str]) -> None:
         """Send a token to one origin, and headers with every request."""
@@ -707,8 +715,10 @@ class Transport:
         failures = waits = hops = 0
         first: Mapping[str, str] | None = None
         seen = {url}
+        self._host = self._host or host_of(url)
         while True:
             try:
+                _OPENING.redirected = host_of(url) != self._host
                 body = self._once(url, headers)
                 if self._deadline.passed:  # an answer that the deadline cut off looks complete
                     body.close()
@@ -942,8 +952,18 @@ LOCAL = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback")
 MOST_INTERIM = 16
 SWITCHING = 101
 
-#: The deadline of the current thread; another thread, with a duplicate of each socket, shuts sockets down then.
-_OPENING = threading.local()
+
+class _Opening(threading.local):
+    """What the current thread opens connections for: until when, and whether a redirect leads there.
+
+    At the deadline, another thread, with a duplicate of each socket, shuts sockets down.
+    """
+
+    deadline: Any = None
+    redirected = False
+
+
+_OPENING = _Opening()
 
 
 class Deadline:
@@ -971,7 +991,7 @@ class Deadline:
         """Connections that are opened or used in the block end at the deadline."""
         timer = threading.Timer(self.left(), self._end_all)
         timer.daemon = True
-        before, _OPENING.deadline = getattr(_OPENING, "deadline", None), self
+        before, _OPENING.deadline = _OPENING.deadline, self
         timer.start()
         try:
             yield
@@ -1020,7 +1040,7 @@ def proxy_for(url: str, policy: Policy) -> str | None:
     if not proxy or urllib.request.proxy_bypass_environment(whole, proxies):  # type: ignore[attr-defined]
         return None
     try:
-        require_public(host, _numeric(host), policy)
+        require_public(host, _numeric(host), policy, _OPENING.redirected)
     except ValueError as error:
         if isinstance(error, FormatError):
             raise
@@ -1047,7 +1067,7 @@ def _connect(connection: Any) -> socket.socket:
     deadline: Deadline = _OPENING.deadline
     found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
     for *_, place in found if connection.proxy is None else ():  # a proxy is chosen by the user, so it is not checked
-        require_public(connection.host, str(place[0]), deadline.policy)
+        require_public(connection.host, str(place[0]), deadline.policy, _OPENING.redirected)
     failure: OSError = OSError("the name has no address")
     for family, kind, protocol, _, place in found:
         opened = socket.socket(family, kind, protocol)

@@ -18,7 +18,7 @@ from urllib.parse import quote as percent
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.remote.addresses import HubAddress, endpoint
-from i2s_spec.remote.http_source import HttpSource, Transport, misbehaves
+from i2s_spec.remote.http_source import HttpSource, Transport, Usage, misbehaves
 from i2s_spec.remote.policy import Policy, current
 from i2s_spec.schema import faults
 
@@ -111,6 +111,7 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         return _url(address, commit), commit
 
     pinned: list[str] = []
+    requests = transport(DOWNLOAD_TIMEOUT)
     folder = address.path.rpartition("/")[0]
 
     def path_of(name: str) -> str:
@@ -118,6 +119,7 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
 
     def missing(names: Iterable[str]) -> int | None:
         held = set(list_files(address).names)
+        requests.charge(listing_cost(address))
         return sum(path_of(each) not in held for each in names)
 
     def beside(name: str) -> str:
@@ -125,7 +127,8 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         revision = pinned[-1] if pinned else address.revision
         return address._replace(revision=revision).file(path_of(name))
 
-    source = HttpSource(name, url, transport(DOWNLOAD_TIMEOUT), pin, missing, beside)
+    requests.charge(listing_cost(address))
+    source = HttpSource(name, url, requests, pin, missing, beside)
     source.address = address.file(address.path)
     return source
 
@@ -165,7 +168,18 @@ def list_files(address: HubAddress) -> Listing:
                 data += bytes(len(data))
         return _listing(url, bytes(data[:length]))
     finally:
+        before = _COSTS.get(address[:2], Usage(0, 0))
+        _COSTS[address[:2]] = Usage(before.requests + requests.requests, before.bytes + requests.bytes)
         requests.close()
+
+
+#: What lists of a repository's files have cost that no file or folder of it was charged with yet.
+_COSTS: dict[tuple[str, ...], Usage] = {}
+
+
+def listing_cost(address: HubAddress) -> Usage:
+    """What the lists of a repository have cost since this was asked last; whoever asks counts it as its own cost."""
+    return _COSTS.pop(address[:2], Usage(0, 0))
 
 
 def _listing(url: str, text: bytes) -> Listing:

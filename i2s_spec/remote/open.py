@@ -121,6 +121,7 @@ class PinnedFolder(NamedTuple):
     :param repository: `ORG/REPO`, if it is a repository of models
     :param names: the names of the files in the folder itself
     :param commit: the commit in the address
+    :param usage: what listing it has cost: requests and bytes
     """
 
     address: str
@@ -128,6 +129,7 @@ class PinnedFolder(NamedTuple):
     repository: str | None
     names: list[str]
     commit: str
+    usage: tuple[int, int] = (0, 0)
 
 
 def pinned_folder(text: str) -> PinnedFolder:
@@ -160,6 +162,7 @@ def pinned_folder(text: str) -> PinnedFolder:
             None if address.kind else address.repository,
             [name for name in own if "/" not in name],
             commit,
+            hub.listing_cost(address),
         )
     except FormatError as error:
         raise error.of_file(text) from None

@@ -84,10 +84,12 @@ def using(policy: Policy | None) -> Iterator[None]:
         _IN_FORCE.reset(token)
 
 
-def require_public(host: str, numeric: str, policy: Policy) -> None:
+def require_public(host: str, numeric: str, policy: Policy, redirected: bool = False) -> None:
     """Refuse a numeric address outside the public internet, unless the policy allows it.
 
     :param host: the name of the host, for the message
+    :param redirected: whether a redirect leads there; it may never lead to a link-local address, such as that of a
+        cloud's service for its machines
     :raises FormatError: S916
     """
     import ipaddress  # large, and every lint imports this module
@@ -105,9 +107,11 @@ def require_public(host: str, numeric: str, policy: Policy) -> None:
         public = address.is_global and within("2000::/3") and not within("3fff::/20")
     else:  # 6to4 relays, and addresses for protocols
         public = address.is_global and not address.is_multicast and not within("192.88.99.0/24", "192.0.0.0/24")
+    name = str(address) if host == str(address) else f"{quote(host, bare=True)} is {address}, which"
+    if redirected and address.is_link_local:
+        raise refused(f"{name} is a link-local address, to which no redirect may lead")
     if policy.private or public:
         return
-    name = str(address) if host == str(address) else f"{quote(host, bare=True)} is {address}, which"
     raise refused(f"{name} is in no public network; --allow-private allows it")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from i2s_spec.codec.shape import is_shape
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
-from i2s_spec.gguf.source import CHUNK, Source, require_unchanged, source_of
+from i2s_spec.gguf.source import CHUNK, Source, open_below, require_unchanged, source_of
 from i2s_spec.schema import faults
 
 #: Longest header that the format allows.
@@ -67,12 +67,14 @@ class Checkpoint(Mapping[str, Stored]):
 
     def __init__(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Source]) -> None:
         self.sources: list[Source] = []
+        #: The texts of each file's header that are no tensors, by the file's name.
+        self.metadata: dict[str, Any] = {}
         self._tensors: dict[str, Stored] = {}
         try:
             for path in _files(paths):
                 source = source_of(path)
                 self.sources.append(source)
-                for tensor in _tensors(source):
+                for tensor in _tensors(source, self.metadata):
                     if tensor.name in self._tensors:
                         raise _malformed(source, f"tensor {quote(tensor.name)} is in another file too")
                     self._tensors[tensor.name] = tensor
@@ -123,19 +125,19 @@ class Checkpoint(Mapping[str, Stored]):
 
 def _files(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Source],
-) -> Sequence[str | os.PathLike[str] | Source]:
+) -> Iterable[str | os.PathLike[str] | Source]:
     if not isinstance(paths, str | os.PathLike):
         return paths
     if not os.path.isdir(paths):
         return [paths]
-    found = sorted(name for name in os.listdir(paths) if os.fsdecode(name).endswith(".safetensors"))
+    found = sorted(name for name in os.listdir(os.fsdecode(paths)) if name.endswith(".safetensors"))
     if not found:
         raise FileNotFoundError(2, "the folder has no *.safetensors", os.fspath(paths))
-    return [os.path.join(os.fsdecode(paths), os.fsdecode(name)) for name in found]
+    return (open_below(paths, name) for name in found)
 
 
-def _tensors(source: Source) -> Iterator[Stored]:
-    """The tensors in the header of a file; each must be inside the file."""
+def _tensors(source: Source, metadata: dict[str, Any]) -> Iterator[Stored]:
+    """The tensors in the header of a file; each must be inside the file. `metadata` gets its other texts."""
     if source.size < 8:
         raise _malformed(source, f"it has {counted(source.size, 'byte')}, but the length of the header alone takes 8")
     length = int.from_bytes(source.read(0, 8), "little")
@@ -150,7 +152,7 @@ def _tensors(source: Source) -> Iterator[Stored]:
         raise _malformed(source, f"its header is not JSON ({type(error).__name__})") from None
     if not isinstance(header, dict):
         raise _malformed(source, "its header is not a JSON object")
-    header.pop("__metadata__", None)
+    metadata[os.fsdecode(source.name)] = header.pop("__metadata__", None)
     base = 8 + length
     found = [_tensor(source, name, about, base) for name, about in header.items()]
     _check_places(source, found, base)
@@ -188,6 +190,8 @@ def _tensor(source: Source, name: str, about: Any, base: int) -> Stored:
     start, stop = base + offsets[0], base + offsets[1]
     if not start <= stop <= source.size:
         raise refuse(f"lies at bytes {start:,} to {stop:,} of {source.size:,}")
+    if start == stop and all(shape) and dtype not in WIDTHS:
+        raise refuse(f"is an empty entry: it has the dtype {quote(dtype)} and no bytes")
     if dtype in WIDTHS and prod(shape) * WIDTHS[dtype] != stop - start:
         raise refuse(f"takes {counted(prod(shape) * WIDTHS[dtype], 'byte')}, and has {stop - start:,}")
     return Stored(name, dtype, tuple(shape), start, stop, source)

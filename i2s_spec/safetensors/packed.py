@@ -22,7 +22,7 @@ import numpy as np
 from i2s_spec.codec.encoding import WINDOW, ProofError, Rounding, rounding, widened
 from i2s_spec.codec.native import pack_trits, unpack_trits
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.source import read_below
 from i2s_spec.safetensors.files import Checkpoint, NewTensor, Stored
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Dialect
@@ -116,6 +116,9 @@ def stored_scale(scale: float | np.float32, convention: Convention, scale_type: 
         raise ValueError(f"weight_scale can be stored as F32 or BF16, not as {quote(scale_type)}")
     value = scale_of(np.float32(scale), checked_convention(convention))  # its own inverse, except for rounding
     stored = np.float32(rounding(value, scale_type).stored)
+    if scale_type == "F32":  # of the neighbors, one may have exactly this reciprocal
+        near = (stored, np.nextafter(stored, np.float32(0)), np.nextafter(stored, np.float32(np.inf)))
+        stored = next((each for each in near if scale_of(each, convention) == np.float32(scale)), stored)
     return StoredScale(stored, Rounding(float(np.float32(scale)), float(scale_of(stored, convention))))
 
 
@@ -178,7 +181,7 @@ def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
     folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
     try:
-        config = json.loads(read_regular(os.path.join(os.fsdecode(folder), "config.json"), _MOST_CONFIG))
+        config = json.loads(read_below(os.fsdecode(folder) or os.curdir, "config.json", _MOST_CONFIG))
         about = config["quantization_config"]
         method, linear = about["quant_method"], about.get("linear_class", "bitlinear")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -94,6 +94,8 @@ class Architecture:
     :param takes_activation: whether models with another activation have this architecture, and state it in
     hidden_activation
     :param gains_less_one: whether checkpoints store w for gains of 1 + w
+    :param local_period: with a window of attention and no pattern, the last of so many layers is global, with 0 none; None
+    if its graph has no local layers
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Architecture:
         other_activation: str | None = None,
         takes_activation: bool = False,
         gains_less_one: bool = False,
+        local_period: int | None = None,
     ) -> None:
         self.name = name
         self.prefix = name if prefix is None else prefix
@@ -144,6 +147,7 @@ class Architecture:
         self.other_activation = other_activation
         self.takes_activation = takes_activation
         self.gains_less_one = gains_less_one
+        self.local_period = local_period
         self._keys: dict[str, Key] | None = None
         self._specs: dict[str, TensorSpec] | None = None
 
@@ -286,10 +290,12 @@ _ALL: Final = (
         rope="neox",
         head="none",
         whole_head_rope=False,
+        own_keys=keys.LOCAL_LAYERS,
         rope_base=1e6,
         eps=(1e-6,),
         embedding_model=True,
         pre_tokenizer="qwen2",
+        local_period=0,
     ),
     Architecture(
         "qwen3-lm",
@@ -300,9 +306,11 @@ _ALL: Final = (
         head="untied",
         whole_head_rope=False,
         prefix="qwen3",
+        own_keys=keys.LOCAL_LAYERS,
         rope_base=1e6,
         eps=(1e-6,),
         pre_tokenizer="qwen2",
+        local_period=0,
     ),
     Architecture(
         "gemma3",
@@ -312,11 +320,13 @@ _ALL: Final = (
         rope="neox",
         head="none",
         whole_head_rope=False,
+        own_keys=(*keys.LOCAL_LAYERS, keys.LOCAL_ROPE),
         eps=(1e-6,),
         tokenizer="llama",
         embedding_model=True,
         small_vocab=320,
         gains_less_one=True,
+        local_period=6,
     ),
 )
 
@@ -637,6 +647,37 @@ def hyperparameters(
     )
 
 
+class LocalLayers(NamedTuple):
+    """The layers in which a token sees only the last `window` ones (clause 9.5).
+
+    :param local: of each layer, whether it is one
+    :param rope_base: the base of the rotation in them, where it is one of their own; positions are not scaled then
+    """
+
+    window: int
+    local: tuple[bool, ...]
+    rope_base: float | None = None
+
+
+def local_layers(metadata: Mapping[str, Any], architecture: Architecture, layers: int) -> LocalLayers | None:
+    """The local layers of a model; None if it has none.
+
+    :param metadata: keys to values, as for `hyperparameters`
+    :raises FormatError: M003 to M005 for values of a wrong type or length
+    """
+    file = _Reader(metadata, architecture)
+    window, pattern = "attention.sliding_window", "attention.sliding_window_pattern"
+    if architecture.local_period is None or not file.has(window) or not (tokens := file.count(window, least=0)):
+        return None
+    if file.has(pattern) and not isinstance(metadata[file.key(pattern)], int):
+        local = tuple(map(bool, file.array(pattern, layers)))
+    else:
+        period = file.count(pattern, least=0) if file.has(pattern) else architecture.local_period
+        local = tuple(not period or layer % period < period - 1 for layer in range(layers))
+    own_base = file.key("rope.freq_base_swa") in architecture.keys
+    return LocalLayers(tokens, local, file.positive("rope.freq_base_swa") if own_base else None) if any(local) else None
+
+
 def _vocabulary(file: _Reader, tokens: int | None) -> int:
     """The number of tokens: the value of the key, else the number of listed tokens."""
     if file.has("vocab_size"):
@@ -704,6 +745,15 @@ class _Reader:
         value = self.get(name, (object,), "a whole number or an array of them")
         if isinstance(value, int) and not isinstance(value, bool):
             return (self.count(name),) * layers
+        values = self.array(name, layers)
+        for item in values:
+            if isinstance(item, bool) or item < 1:
+                self.refuse(name, TrustedText(f"an array that holds {_kind(item)}"), "whole numbers of at least 1")
+        return values
+
+    def array(self, name: str, layers: int) -> tuple[int, ...]:
+        """One number or truth value for each layer, from an array."""
+        value = self.get(name, (object,), "a whole number or an array of them")
         if isinstance(value, str) or not hasattr(value, "__len__"):
             return (self.get(name, (int,), "a whole number or an array of them"),)  # this raises an error
         if len(value) != layers:
@@ -711,7 +761,7 @@ class _Reader:
             raise FormatError(LAYER_ARRAY, self.span(key), got=len(value), want=layers, key=TrustedText(key))
         values = tuple(value.tolist() if hasattr(value, "tolist") else value)  # NumPy's integers become Python's
         for item in values:
-            if not isinstance(item, int) or isinstance(item, bool) or item < 1:
+            if not isinstance(item, int):
                 self.refuse(name, TrustedText(f"an array that holds {_kind(item)}"), "whole numbers of at least 1")
         return values
 

@@ -168,7 +168,7 @@ LAYOUTS: Final = _by_name(
         byte_of=Formula("k // 4"),
         shift_of=Formula("k % 4 * 2"),
         block=4,
-        known_as="private converters",
+        known_as="NeoGPU and SKaiNET, in files of a form of their own (I317)",
     ),
     Layout(
         "row-blocks-4",

@@ -131,6 +131,9 @@ ALIGNMENT_TOO_LARGE: Final = Fault("S106", "alignment-too-large", "general.align
 UNREADABLE: Final = Fault("S901", "unreadable", "the file cannot be read: {reason}")
 NOT_A_FILE: Final = Fault("S902", "not-a-regular-file", "this is {kind}, not a regular file")
 CHANGED: Final = Fault("S903", "changed-while-read", "the file changed while it was read: {reason}")
+LEADS_OUT: Final = Fault(
+    "S904", "leads-out-of-the-folder", "this is a link that leads out of the folder it lies in; it was not followed"
+)
 
 # Files on servers: why their bytes cannot be read.
 REMOTE_DENIED: Final = Fault("S911", "remote-denied", "the server refuses access to the file: {reason}")
@@ -173,6 +176,7 @@ NO_INPUT: Final = REMOTE | frozenset(
         UTF_16,
         UNREADABLE,
         NOT_A_FILE,
+        LEADS_OUT,
     )
 )
 

@@ -194,7 +194,7 @@ EXPERTS: Final = (
     ),
     *(
         TensorSpec(
-            spec.name.replace(".weight", "_exps.weight"), (*spec.ne, "experts"), _FLOAT, REQUIRED, "projection",
+            spec.name.replace(".weight", "_exps.weight"), (*spec.ne, "experts"), (*_FLOAT, *_GROUPS), REQUIRED, "projection",
             f"{spec.name[8:-7]} of every expert.", "4.5", "experts", _NOTE_3D,
         )
         for spec in (FFN_GATE, FFN_DOWN, FFN_UP)

@@ -229,6 +229,7 @@ MODEL: Final[tuple[Key, ...]] = (
         "{arch}.expert_used_count", _U32, OPTIONAL, ("loader", "graph"), "Experts that are used for each token.", "3.2",
         default=0, note="above 0 if and only if expert_count is",
     ),
+    Key("{arch}.attention.causal", _BOOL, OPTIONAL, ("graph",), "Whether a token sees only earlier ones.", "3.3", True),
     Key(
         "{arch}.hidden_activation", _STR, OPTIONAL, ("graph",), "Activation of the feed-forward.", "3.2",
         otherwise="the architecture's own", values=("relu2", "silu", "gelu"),
@@ -242,8 +243,25 @@ EMBEDDING_MODEL: Final[tuple[Key, ...]] = (
         "{arch}.pooling_type", _U32, EXPECTED, ("graph",), "How token vectors are combined to one: 1 mean, 2 first, 3 last.",
         "3.6", default=0, values=(0, 1, 2, 3, 4), note="the converter writes 1 if it finds no setting; the models need 3",
     ),
-    Key("{arch}.attention.causal", _BOOL, OPTIONAL, ("graph",), "Whether a token sees only earlier ones.", "3.6", True),
-    Key("{arch}.attention.sliding_window", _U32, OPTIONAL, ("graph",), "Tokens that a local layer sees.", "3.6"),
+)  # fmt: skip
+
+#: Keys of architectures with local layers (clause 9.5); ggml-org/llama.cpp@0c1e570:src/models/gemma3.cpp reads the three.
+LOCAL_LAYERS: Final[tuple[Key, ...]] = (
+    Key(
+        "{arch}.attention.sliding_window", _U32, OPTIONAL, ("graph",), "Tokens that a local layer sees, its own included.",
+        "3.3", default=0, note="0: there are no local layers",
+    ),
+    Key(
+        "{arch}.attention.sliding_window_pattern", ("u32", "arr[bool]", "arr[u32]", "arr[i32]"), OPTIONAL, ("graph",),
+        "The last layer of each so many is global; or of each layer whether it is local.", "3.3",
+        otherwise="6 in gemma3; in qwen3 0, with which all layers are local",
+    ),
+)  # fmt: skip
+
+#: The base of the rotation in local layers, where it is one of their own.
+LOCAL_ROPE: Final = Key(
+    "{arch}.rope.freq_base_swa", _F32, OPTIONAL, ("graph",), "Base of the rotation frequencies of local layers.", "3.4",
+    default=10000.0, above=0.0, note="positions of these layers are not scaled",
 )  # fmt: skip
 
 #: The known values of `tokenizer.ggml.model`.

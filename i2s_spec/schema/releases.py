@@ -287,6 +287,15 @@ QUANTIZERS: Final[tuple[Quantizer, ...]] = (
         "t-mac", "a T-MAC converter (type \"I2\")", ("replicated",), (), "the first weight that is not 0, with its sign",
         None, "microsoft/BitNet utils/convert.py", "offset-2", (30, 36),
     ),
+    Quantizer(
+        "neogpu", "NeoGPU's converter, with a form of its own", (), ("sequential-lsb",),
+        "weight_scale of a packed checkpoint, in a tensor NAME_scale", False,
+        "anjaustin/neogpu@fea9d50 tools/convert_bitnet_to_gguf.py", architectures=("bitnet-b1.58",), period="March 2026",
+    ),
+    Quantizer(
+        "skainet", "SKaiNET's converter, with a form of its own", ("zero",), ("sequential-lsb",), "as in its source", None,
+        "SKaiNET-developers/SKaiNET@075bb2e I2sAotConverter", period="since August 2026",
+    ),
 )  # fmt: skip
 
 QUANTIZER: Final = {quantizer.name: quantizer for quantizer in QUANTIZERS}

@@ -2,6 +2,7 @@
 
     sample           small sound files that can be changed field by field: Draft, Model, CheckpointSample
     companions       small sound files that are no models, which are changed in the same way
+    writer_files     models in the forms of single writers, made by code of their own
     malformed/       one broken copy of them for each rule, each with the code it must get
     common_faults    mistakes that happen to models in practice
     strategies       Hypothesis strategies for files, tensors, dialects, models (the extra `testing`)

@@ -392,4 +392,12 @@ class CheckpointSample:
             data += words
         text = json.dumps(header).encode()
         whole = struct.pack("<Q", len(text)) + text + data
-        return {"config.json": json.dumps(self.config).encode(), "model.safetensors": whole}
+        return {
+            "config.json": json.dumps(self.config).encode(), "model.safetensors": whole,
+            "tokenizer.model": b"".join(_piece(text) for text in "abcd"[:VOCAB]),
+        }  # fmt: skip
+
+
+def _piece(text: str) -> bytes:
+    """A piece of a tokenizer.model: field 1 of its message, whose own field 1 is the text."""
+    return bytes([10, 2 + len(text), 10, len(text)]) + text.encode()

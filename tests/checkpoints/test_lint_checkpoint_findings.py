@@ -17,6 +17,7 @@ from tiny_checkpoints import TINY, Tiny, bf16_2b4t, llama3, packed_2b4t, plain_l
 import i2s_spec as i2s
 from i2s_spec.checkpoints.lint_checkpoint import lint_checkpoint
 from i2s_spec.cli import cli
+from i2s_spec.errors import FormatError
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.rules.checkpoint import LIKELY
 from i2s_spec.testing.malformed.situations import SITUATIONS, Situation
@@ -52,7 +53,7 @@ def test_each_rule_on_a_folder_that_breaks_it(code: str, tmp_path: Path) -> None
     assert isinstance(situation, Situation)
     for name, make in situation.files.items():
         (tmp_path / name).write_bytes(make())
-    found = codes(tmp_path)
+    found = codes(tmp_path, profile="security" if "security" in situation.command else "default")
     assert set(found) == {code}
     assert codes(tmp_path, ignore=(code,)) == []
     assert codes(folder_of(CheckpointSample(), tmp_path / "sound")) == []
@@ -137,7 +138,10 @@ def _more_bytes(folder: Path) -> None:
 #: How a folder of three shards is changed, and the expected codes and words.
 FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
     "missing shard": (lambda folder: (folder / SHARD).unlink(), {"H201", "H203"}, f"'{SHARD}', which is missing"),
-    "no index": (lambda folder: (folder / INDEX).unlink(), {"H201"}, "one of 3 shards, and there is no"),
+    "no index": (lambda folder: (folder / INDEX).unlink(), {"H215"}, "the shards have no model.safetensors.index"),
+    "no index and a missing shard": (
+        lambda folder: ((folder / INDEX).unlink(), (folder / SHARD).unlink()), {"H104"},
+        "one of 3 shards, of which 2 are there, and there is no"),
     "no weight_map": (_index(lambda index: index.pop("weight_map")), {"H201"}, "no weight_map"),
     "empty weight_map": (_index(lambda index: index["weight_map"].clear()), {"H201"}, "names no tensor"),
     "in another shard": (
@@ -155,7 +159,9 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
         lambda folder: [(folder / SHARD.replace("2-of", f"{part}-of")).rename(folder / f"{part}.bin") for part in (1, 2, 3)],
         {"H104", "H201"}, "are pickles ('1.bin')"),
     "a tensor twice": (
-        lambda folder: (folder / "a.safetensors").write_bytes((folder / SHARD).read_bytes()), {"H201"}, "and in"),
+        lambda folder: ((folder / "a.safetensors").write_bytes((folder / SHARD).read_bytes()), (folder / INDEX).unlink(),
+                        [path.rename(folder / f"{path.name[6:11]}.safetensors") for path in folder.glob("model-*")]),
+        {"H201"}, "and in"),
 }  # fmt: skip
 
 
@@ -171,13 +177,13 @@ def test_a_folder_that_is_broken(name: str, tmp_path: Path) -> None:
     assert all(finding.span.path for finding in report.findings)
 
 
-def test_a_model_that_is_not_ternary_is_a_note(tmp_path: Path) -> None:
+def test_a_model_that_is_not_ternary_is_no_model_of_ours(tmp_path: Path) -> None:
     tiny = plain_llama()
     for name, (dtype, words) in tiny.tensors.items():
         noise = np.random.default_rng(5).standard_normal(words.shape)
         tiny.tensors[name] = (dtype, noise.astype("<f2"))
     report = lint_checkpoint(tiny.write(tmp_path))
-    assert [(finding.code, finding.severity.value) for finding in report.findings] == [("H202", "note")]
+    assert [(finding.code, finding.severity.value) for finding in report.findings] == [("H202", "error")]
     assert "its weights are not ternary" in report.findings[0].message
 
 
@@ -250,7 +256,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     (folder / "config.json").unlink()
     os.mkfifo(folder / "config.json")
     assert codes(folder) == ["H104", "H209"]
-    with pytest.raises(OSError, match="it is a FIFO, and no file"):
+    with pytest.raises(FormatError, match="this is a FIFO, not a regular file"):
         i2s.import_checkpoint(folder, tmp_path / "a.gguf")
     assert not (tmp_path / "a.gguf").exists()
 

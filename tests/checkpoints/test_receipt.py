@@ -175,3 +175,19 @@ def test_infinite_weights_cause_no_warning() -> None:
     normed = forward._rms(np.array([[np.inf, 0, 1, 1]], dtype=np.float32), "norm")
     assert normed.dtype == np.float32
     assert not np.isfinite(normed).all()
+
+
+@pytest.mark.parametrize(
+    ("template", "status"),
+    [
+        ("{{ raise_exception('no') }}", "failed"),
+        ("{{ messages.__class__.x }}", "failed"),
+        ("{% if messages | length == 1 %}{{ raise_exception('too short') }}{% endif %}", "passed"),
+    ],
+)
+def test_a_template_that_renders_no_conversation_does_not_pass(template: str, status: str, tmp_path: Path) -> None:
+    tiny = packed_2b4t()
+    cast(Any, tiny.files["tokenizer_config.json"])["chat_template"] = template
+    folder, path = tiny.write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
+    import_checkpoint(folder, path)
+    assert statuses(make_receipt(folder, path, only="f"))["f"] == status

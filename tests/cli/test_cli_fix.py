@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,24 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path, verb: str) -> Non
     assert done.returncode == 130, done.stderr
     assert done.stderr.strip() == "i2s: interrupted"
     assert os.listdir(tmp_path) == ["large.gguf"]
+
+
+def test_a_diff_shows_records_in_words_and_the_rest_by_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(broken("heads_3"))
+    (tmp_path / "b").write_bytes(broken("scale_be"))
+    made = subprocess.run(
+        [sys.executable, "-m", "i2s_spec", "fix", "a", "--unsafe", "--diff"],
+        cwd=tmp_path, capture_output=True, encoding="utf-8", check=True,
+    )  # fmt: skip
+    key = "bitnet-b1.58.attention.head_count (u32)"
+    assert made.stdout.splitlines() == [
+        "--- a", "+++ a, repaired", "@@ key_values[8].value @@", f"-{key} = 3", f"+{key} = 4",
+    ]  # fmt: skip
+    assert "repaired: M006" in made.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    shown = run("i2s fix b --unsafe --diff", tmp_path)
+    assert "@@ data[1].tail.scale: bytes" in shown
+    assert "- 0x2a0  3f 40 00 00" in shown
+    assert "diff" in json.loads(run("i2s fix b --unsafe --diff --json", tmp_path))
+    assert "+++" not in run("i2s fix b --diff", tmp_path)  # nothing is repaired without --unsafe
+    assert run("i2s fix b --diff -o c", tmp_path).endswith("[exit 2]\n")

@@ -15,6 +15,7 @@ from interrupted import interrupted_writing
 from one_process import i2s as i2s_here
 
 import i2s_spec as i2s
+from i2s_site import examples
 from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.schema.architectures import ARCHITECTURES
@@ -148,3 +149,10 @@ def test_progress_on_a_terminal_only(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert b"writing" in shown
     assert out.startswith(b"model.gguf: bitnet-b1.58, ")
+
+
+def test_the_sample_is_that_of_the_examples(tmp_path: Path) -> None:
+    i2s_here(tmp_path, "new", "sample.gguf", "--sample")
+    i2s_here(tmp_path, "new", "big.gguf", "--sample", "--endian", "big")
+    assert (tmp_path / "sample.gguf").read_bytes() == examples.FILES["sample.gguf"]()
+    assert (tmp_path / "big.gguf").read_bytes() == examples.FILES["sample-big-endian.gguf"]()

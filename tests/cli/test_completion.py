@@ -87,6 +87,11 @@ def test_names_of_a_file_can_be_seen(tmp_path: Path) -> None:
     for name, shown in HOSTILE.items():
         path = of_file(tmp_path / "m.gguf", name)
         assert (name in values(f"i2s dump {path} x")) is shown, name
+    of_file(path, "-rf", "--all", "x")
+    assert values(f"i2s dump {path} -") == values("i2s dump a -")  # options, which these names would be taken for
+    assert not {"-rf", "--all"} & set(values(f"i2s dump {path} "))
+    assert {"-rf", "--all"} < set(values(f"i2s dump {path} -- "))
+    assert values(f"i2s dump {path} -- -r") == ["-rf"]
     of_file(path, "x y", "xy")
     assert values(f"i2s dump {path} 'x") == ["xy"]  # inside open quotes, no name is offered that needs quotes itself
 

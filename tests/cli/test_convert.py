@@ -57,14 +57,41 @@ def test_convert_warns_of_what_programs_do_wrongly(folder: Path) -> None:
     assert short.endswith(
         "has 256 columns: its kernels of IQ1_BN and IQ2_BN need 512, and end the process by an assertion"
     )
-    (lost,) = warnings_of("i2s convert tiny.gguf b.gguf --to TQ2_0 --arch bitnet", folder)
-    assert "architecture bitnet-b1.58 means ReLU squared, and bitnet means SiLU" in lost
-    (slow,) = warnings_of("i2s convert tiny.gguf c.gguf --to Q2_0 --arch bitnet --hidden-activation relu2", folder)
+    (slow,) = warnings_of("i2s convert tiny.gguf c.gguf --to Q2_0 --arch bitnet", folder)
     assert "no vector code for Q2_0: 0.9 tokens per second" in slow
-    assert warnings_of("i2s convert tiny.gguf d.gguf --to TQ2_0 --arch bitnet --hidden-activation relu2", folder) == []
+    assert warnings_of("i2s convert tiny.gguf d.gguf --to TQ2_0 --arch bitnet", folder) == []
     assert warnings_of("i2s convert tiny.gguf a.gguf --to IQ2_BN --force -q", folder) == []
     document = json.loads(run("i2s convert tiny.gguf a.gguf --to IQ2_BN --force --json -q", folder))
     assert document["warnings"] == [short.removeprefix("warning: ")]
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "wanted"),
+    [
+        ("--arch bitnet-b1.58", "--arch bitnet", "relu2"),
+        ("--arch bitnet-b1.58", "--arch bitnet --hidden-activation silu", "silu"),
+        ("--arch bitnet", "--arch bitnet-b1.58", "silu"),
+        ("--arch bitnet-b1.58", "--arch bitnet-25", None),
+        ("--arch bitnet", "--arch bitnet", None),
+    ],
+)
+def test_a_renamed_architecture_keeps_its_activation(
+    made: str, options: str, wanted: str | None, tmp_path: Path
+) -> None:
+    """What the former name means is stored where the new one means another: the copy computes the same."""
+    run(f"i2s new a.gguf {made} -q", tmp_path)
+    said = run(f"i2s convert a.gguf b.gguf --to F16 {options}", tmp_path)
+    with open_file(tmp_path / "b.gguf") as file:
+        assert file.metadata.get(f"{file.metadata['general.architecture']}.hidden_activation") == wanted
+    kept = wanted is not None and "--hidden-activation" not in options
+    assert (f"hidden_activation is set to {wanted}, which architecture" in said) == kept
+    if kept:
+        for name in ("a", "b"):
+            run(f"i2s golden record {name}.gguf --tokens 1,2,3 -o {name} -q", tmp_path)
+        one, other = (
+            json.loads((tmp_path / name / "golden.json").read_text("utf-8"))["activation"]["name"] for name in "ab"
+        )
+        assert one == other == wanted
 
 
 def test_convert_warns_of_keys_that_programs_ignore(tmp_path: Path) -> None:

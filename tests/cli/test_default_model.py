@@ -130,7 +130,7 @@ def test_new_in_another_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--trained", "--layers", "3"], "--layers is for random weights"),
+        (["--trained", "--layers", "3"], "--layers is for other files; that of --trained is always the same"),
         (["--trained", "--arch", "gemma3"], "no trained model of architecture 'gemma3'"),
         (["--trained", "--type", "Q4_0"], "Q4_0"),
         (["--dialect", "interleave-64"], "--dialect is for --trained"),

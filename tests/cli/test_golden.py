@@ -87,7 +87,7 @@ def test_the_old_option_profile_works_with_a_notice(folder: Path) -> None:
         (["record", "tiny.gguf", "--tokens", "1", "-o", "x", "--dialect", "none"], 2, "none"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "golden"], 2, "use --overwrite to replace it"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "none/x"], 3, "no such folder"),
-        (["record", "tiny.gguf", "--tokens", "1", "-o", "tiny.gguf"], 2, "is not a folder"),
+        (["record", "tiny.gguf", "--tokens", "1", "-o", "tiny.gguf"], 2, "is an input file"),
         (["record", "nothing.gguf", "--tokens", "1", "-o", "x"], 3, "nothing.gguf"),
         (["compare", "golden", "nothing.npz"], 3, "nothing.npz"),
         (["compare", "nothing", "golden"], 3, "not a record"),

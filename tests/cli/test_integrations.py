@@ -123,16 +123,16 @@ def test_action_compiles_once_in_a_job(tmp_path: Path) -> None:
     )
     python.chmod(0o755)
 
-    def install(version: str) -> list[str]:
-        environment = {"PATH": "/usr/bin:/bin", "PYTHON": str(python), "VERSION": version, "HERE": "/the action"}
+    def install(here: str) -> list[str]:
+        environment = {"PATH": "/usr/bin:/bin", "PYTHON": str(python), "HERE": here}
         command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
         subprocess.run(command, env={**environment, "PLACE": str(place)}, check=True)
         return asked.read_text().splitlines()
 
-    assert install("") == ["install --quiet /the action"]
-    assert len(install("")) == 1
-    assert install("0.2.0")[1:] == ["install --quiet i2s-spec==0.2.0"]
-    assert install("")[2:] == ["install --quiet /the action"]
+    assert install("/the action") == ["install --quiet /the action"]
+    assert len(install("/the action")) == 1
+    assert install("/another revision")[1:] == ["install --quiet /another revision"]
+    assert install("/the action")[2:] == ["install --quiet /the action"]
 
 
 def test_the_command_line_has_the_verb_lint() -> None:

@@ -249,7 +249,9 @@ def test_a_full_disk_ends_the_run_early(tmp_path: Path) -> None:
         (["--engine", "dask", "--rate", "hub"], "is not of the form HOST=REQUESTS/SECONDS"),
         (["--engine", "dask", "--rate", "hub=0/5"], "is not of the form"),
         (["--engine", "dask", "--rate", "hub=nan/5"], "is not of the form"),
-        (["--engine", "dask", "--results", "m.gguf"], "is not a file of results"),
+        (["--engine", "dask", "--results", "m.parquet"], "must end in .jsonl"),
+        (["--engine", "dask", "--results", "other.jsonl"], "is not a file of results"),
+        (["--engine", "dask", "--results", "mine.jsonl"], "mine.parquet is no table of results"),
         (["--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"], "no scheduler answers"),
         (["--engine", "dask", "--scheduler", "nonsense://x"], "no scheduler answers"),
     ],
@@ -261,6 +263,8 @@ def test_wrong_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr("i2s_spec.linter.cluster.run.CONNECTING", 0.5)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.gguf").write_bytes(Draft().data)
+    (tmp_path / "other.jsonl").write_bytes(b"{")
+    (tmp_path / "mine.parquet").write_bytes(b"of somebody")
     with pytest.raises(SystemExit) as stop:
         main(["lint", "m.gguf", *arguments])
     assert stop.value.code == 2

@@ -26,7 +26,6 @@ FAULTS: dict[str, tuple[bytes, ValueType, Any, str]] = {
     "u64": (ALIGNMENT, ValueType.UINT64, 32, "G217"),
     "text": (ALIGNMENT, ValueType.STRING, b"32", "G217"),
     "24": (ALIGNMENT, ValueType.UINT32, 24, "G219"),
-    "0": (ALIGNMENT, ValueType.UINT32, 0, "G218"),
     "long": (LONG, ValueType.BOOL, True, "G204"),
 }
 VERBS = (

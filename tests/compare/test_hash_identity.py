@@ -7,6 +7,7 @@ import io
 import re
 import struct
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from builders import model_bytes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import i2s_spec as i2s
 from i2s_spec.codec.reference import pack, unpack
 from i2s_spec.compare.hash import Identity, identity
 from i2s_spec.convert.convert_file import convert_file
@@ -23,7 +25,8 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
-from i2s_spec.schema.types import BY_NAME
+from i2s_spec.schema.types import BY_NAME, ValueType
+from i2s_spec.testing.sample import Draft, array, key_value
 
 #: A file of one small layer.
 model_file = partial(model_bytes, layers=1, embd=256)
@@ -267,3 +270,35 @@ def test_a_conversion_of_the_byte_order_keeps_the_identity(
         return
     found = of(other.getvalue(), dialect)
     assert (found.weights, found.metadata) == (wanted.weights, wanted.metadata)
+
+
+def test_bools_that_mean_the_same_are_the_same() -> None:
+    """A byte that is neither 0 nor 1 is true, as readers take it."""
+    one, other, false = (
+        Draft().data.replace(b"sample.flag\x07\0\0\0\x01", b"sample.flag\x07\0\0\0" + bytes((value,)))
+        for value in (1, 2, 0)
+    )
+    assert one != other
+    assert i2s.diff(one, other).same
+    assert i2s.hash(one).metadata == i2s.hash(other).metadata != i2s.hash(false).metadata
+    assert not i2s.diff(one, false).same
+    many = [metadata_with(bytes(values)) for values in ((1, 0, 1), (7, 0, 255), (1, 1, 1))]
+    assert i2s.diff(many[0], many[1]).same
+    assert not i2s.diff(many[0], many[2]).same
+
+
+def metadata_with(flags: bytes) -> bytes:
+    records = Draft().records()
+    records.key_values.append(key_value(b"sample.bools", ValueType.ARRAY, array(ValueType.BOOL, flags)))
+    return Draft().built(records)
+
+
+def test_hash_and_diff_and_convert_are_functions_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    i2s.new(path, "bitnet", layers=1)
+    assert len(i2s.convert(path, tmp_path / "64.gguf", to="interleave-64").proofs) == 7
+    assert i2s.hash(path).weights == i2s.hash(tmp_path / "64.gguf", "interleave-64").weights
+    assert i2s.diff(path, tmp_path / "64.gguf", dialect_b="interleave-64").same
+    with i2s.open(path) as file:
+        assert i2s.diff(file, path.read_bytes()).same
+        assert not i2s.diff(path, file, "interleave-64").same

@@ -15,7 +15,7 @@ from i2s_spec.conformance import protocol
 from i2s_spec.conformance.protocol import AdapterFault, AdapterProcess, read_cases
 from i2s_spec.conformance.runner import GIVE_UP, ProtocolAsker, SimpleAsker, run_cases
 from i2s_spec.conformance.score import RunResult, Status
-from i2s_spec.fuzzing.bounded_process import Bounds
+from i2s_spec.fuzzing.bounded_process import Bounds, cause
 
 QUICK = Bounds(seconds=0.6, memory=256 << 20)
 PATIENT = Bounds(seconds=300, memory=256 << 20)
@@ -171,6 +171,22 @@ def test_a_crash_is_one_failure_and_the_adapter_is_started_again(tmp_path: Path)
     assert [each.status for each in run.results] == [Status.FAIL, Status.PASS]
     assert run.results[0].fault == "crash"
     assert run.results[0].message.startswith("the adapter was ended by SIGABRT instead of an answer")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("thread 'main' panicked at src/main.rs:3:5:\nindex 7 of 4\nstack backtrace:\n   0: x\nnote: Some are omitted\n",
+         "thread 'main' panicked at src/main.rs:3:5: index 7 of 4"),
+        ("thread 'main' panicked at 'no such type', src/main.rs:3:5\nnote: run with `RUST_BACKTRACE=1`\n",
+         "thread 'main' panicked at 'no such type', src/main.rs:3:5"),
+        ("reading\n\nValueError: no such type\n\n", "ValueError: no such type"),
+        ("thread 'main' panicked at src/main.rs:3:5:", "thread 'main' panicked at src/main.rs:3:5:"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_panic_in_rust_is_its_own_line(text: str, line: str) -> None:
+    assert cause(text) == line
 
 
 @pytest.mark.parametrize(

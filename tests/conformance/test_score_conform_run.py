@@ -17,7 +17,7 @@ from i2s_spec.codec import native
 from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.conformance import score
 from i2s_spec.conformance.mistakes import explained
-from i2s_spec.conformance.protocol import VectorCase, read_cases
+from i2s_spec.conformance.protocol import AdapterFault, VectorCase, read_cases
 from i2s_spec.conformance.report import FORMS, ndjson, read_ndjson
 from i2s_spec.conformance.runner import ProtocolAsker, SimpleAsker, run_cases
 from i2s_spec.conformance.score import RunResult, Status, difference
@@ -105,8 +105,45 @@ def test_a_run_that_asks_nothing_fails(tmp_path: Path, change: str, words: str) 
 def test_containers_differ_at_a_path() -> None:
     one = VectorCase("I2S-0001", "container", Path("x"))
     assert difference(one, b'{"version":3}', b'{"version":"3"}') == '$.version is "3"; expected 3'
-    assert difference(one, b'{"version":3}', b'{"version"') == "the answer has 10 bytes; expected 13"
-    assert difference(one, b'{"version":3}', b'{"version": 3}') == "the answer has 14 bytes; expected 13"
+    assert difference(one, b'{"version":3}', b'{"version"') == "the answer to `container` is not JSON; it has 10 bytes"
+    assert difference(one, b'{"version":3}', b'{"version": 3}') == (
+        "the answer has 14 bytes, and the same content as the 13 of its canonical form"
+    )
+    tokens = VectorCase("I2S-0002", "tokenize", Path("x"))
+    assert difference(tokens, b'{"ids":[1,2,3]}', b'{"ids":[1,5,3]}') == "$.ids[1] is 5; expected 2"
+    assert difference(tokens, b'{"ids":[1,2,3]}', bytes(12)) == "the answer to `tokenize` is not JSON; it has 12 bytes"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"ids": [5, 6, 7, 8, 9]}, ""),
+        ({"ids": [5, 6, 7, 1, 1]}, ""),  # another token at the near tie, and whatever follows
+        ({"ids": [5, 6, 7], "seconds": 3}, ""),
+        ({"ids": [5, 6, 1, 8, 9]}, "$.ids[2] is 1; expected 7"),
+        ({"ids": [5, 6]}, "$.ids has 2 entries; expected 3"),
+        ({"ids": ["5", 6, 7, 8, 9]}, '$.ids[0] is "5"; expected 5'),
+        ({"tokens": [5, 6, 7, 8, 9]}, "$.ids is missing"),
+        ([5, 6, 7, 8, 9], "$ is [5, 6, 7, 8, 9]; expected"),
+        ({"ids": None}, "$.ids is null; expected"),
+    ],
+)
+@pytest.mark.parametrize("form", ["json", "base64", "output"])
+def test_tokens_agree_up_to_the_first_near_tie(tmp_path: Path, answer: object, message: str, form: str) -> None:
+    folder = Folder(tmp_path)
+    compare = {"class": "prefix", "least": 3, "margin": 0.01}
+    folder.add("generate", b"", json={"ids": [5, 6, 7, 8, 9]}, compare=compare, args={"tokens": [1, 2], "count": 5})
+    replies = {
+        "json": f"return {{'seq': m['seq'], 'json': {answer!r}}}",
+        "base64": f"import base64; text = json.dumps({answer!r}).encode(); "
+        "return {'seq': m['seq'], 'base64': base64.b64encode(text).decode()}",
+        "output": f"Path(m['output']['path']).write_text(json.dumps({answer!r})); "
+        "return {'seq': m['seq'], 'output': True}",
+    }
+    change = "START['ops'] = ['generate']\nold = answer\ndef answer(m):\n    if m['cmd'] != 'run': return old(m)\n    "
+    (result,) = ran(folder, change + replies[form]).results
+    assert result.status is (Status.FAIL if message else Status.PASS), result.text
+    assert result.message.startswith(message)
 
 
 def test_an_error_that_the_adapter_reports_is_a_failure(tmp_path: Path) -> None:
@@ -140,6 +177,105 @@ def answer(m):
     assert [each.status for each in run.results] == [Status.PASS, Status.NOTED, Status.PASS, Status.FAIL]
     assert (run.results[0].phase, run.results[0].phase_right, run.phases) == ("extent", False, (0, 1))
     assert run.results[3].message == "it rejects what is valid: no"
+
+
+REFUSE = """
+old = answer
+def answer(m):
+    return {"seq": m.get("seq"), "rejected": True} if m["cmd"] == "run" and REFUSES(m["input"]["path"]) else old(m)
+"""
+
+
+@pytest.mark.parametrize(
+    ("refuses", "found"),
+    [
+        ("lambda path: False", [Status.PASS, Status.FAIL, Status.FAIL]),
+        ("lambda path: True", [Status.FAIL, Status.FAIL, Status.FAIL]),
+        ("lambda path: '0001' not in path", [Status.PASS, Status.PASS, Status.PASS]),
+        ("lambda path: '0002' in path", [Status.PASS, Status.PASS, Status.FAIL]),
+    ],
+)
+def test_a_refusal_counts_only_beside_its_sound_twin(tmp_path: Path, refuses: str, found: list[Status]) -> None:
+    folder = Folder(tmp_path)
+    folder.add("decode", PAYLOAD, TRITS.tobytes(), args=ARGS)
+    for _ in range(2):
+        folder.add("decode", PAYLOAD, verdict="invalid", phase="payload", args=ARGS, twin="I2S-0001")
+    change = f"REFUSES = {refuses}\n{REFUSE}"
+    run = ran(folder, change)
+    assert [each.status for each in run.results] == found
+    suite = read_cases(folder.path)
+    asker = ProtocolAsker([sys.executable, "-c", adapter(change)], BOUNDS)
+    alone = run_cases(asker, suite.chosen(["I2S-0002"]), suite.version)  # the twin is asked, and is not counted
+    assert [each.status for each in alone.results] == found[1:2]
+    if found[0] is Status.FAIL:
+        assert run.results[1].message.startswith("it does not accept the sound file either, I2S-0001")
+
+
+def test_a_refusal_whose_twin_is_skipped_is_skipped(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.add("decode", PAYLOAD, TRITS.tobytes(), args=ARGS, features=["big-endian"])
+    folder.add("decode", PAYLOAD, verdict="invalid", phase="payload", args=ARGS, twin="I2S-0001")
+    run = ran(folder, f"START['features'] = []\nREFUSES = lambda path: True\n{REFUSE}")
+    assert [each.status for each in run.results] == [Status.SKIPPED, Status.SKIPPED]
+    assert run.results[1].message == "its sound twin I2S-0001 is skipped: the adapter lacks big-endian"
+
+
+def test_features_can_be_claimed_for_each_operation(tmp_path: Path) -> None:
+    run = ran(payloads(tmp_path / "v"), "START['features'] = {'decode': ['type.i2_s'], 'dequant': ['type.tq1_0']}")
+    assert [each.status for each in run.results] == [Status.PASS, Status.SKIPPED]
+    record = tmp_path / "run.ndjson"
+    record.write_text(ndjson(run), encoding="utf-8")
+    assert read_ndjson(record).implementation == run.implementation
+    with pytest.raises(AdapterFault, match="nor an object of such lists by operation"):
+        ran(payloads(tmp_path / "w"), "START['features'] = {'decode': 3}")
+
+
+def test_a_whole_run_has_a_bound(tmp_path: Path) -> None:
+    folder = payloads(tmp_path)
+    suite = read_cases(folder.path)
+    asker = ProtocolAsker([sys.executable, "-c", adapter("time.sleep(0.2)")], BOUNDS)
+    run = run_cases(asker, suite.cases, suite.version, seconds=1e-9)
+    assert (run.given_up, run.ok) == ("the run stopped after 1e-09 s, with 2 vectors left", False)
+    assert {each.status for each in run.results} == {Status.NOT_RUN}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ('{"kv": [{"key": "b"}, {"key": "a", "n": 1}], "tensors": [{"name": "t"}]}', Status.PASS),
+        ('{"kv": {"b": {}, "a": {"n": 1}}, "tensors": [{"name": "t"}]}', Status.PASS),
+        ('{"kv": {"b": {}, "a": {"n": 2}}, "tensors": [{"name": "t"}]}', Status.FAIL),
+        ('{"kv": {"a": {"n": 1}}, "tensors": [{"name": "t"}]}', Status.FAIL),
+    ],
+)
+@pytest.mark.parametrize("how", ["json", "base64"])
+def test_containers_can_be_compared_without_their_order(tmp_path: Path, answer: str, status: Status, how: str) -> None:
+    folder = Folder(tmp_path)
+    folder.add("container", b"", json={"kv": [{"key": "a", "n": 1}, {"key": "b"}], "tensors": [{"name": "t"}]})
+    value = answer if how == "json" else f"base64.b64encode(json.dumps({answer}).encode()).decode()"
+    change = f"""
+import base64
+old = answer
+def answer(m):
+    return {{"seq": 1, "order": "any", "{how}": {value}}} if m["cmd"] == "run" else old(m)
+START["ops"] = ["container"]
+"""
+    assert ran(folder, change).results[0].status is status
+
+
+def test_values_beside_bytes_do_not_hide_them(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    logits = np.array([[1, 2, 3, 5], [9, 4, 2, 1]], "<f4")
+    folder.add("forward", b"", logits.tobytes(), compare={"class": "corr", "corr": 0.999, "rank": 1, "columns": 4})
+    change = f"""
+old = answer
+def answer(m):
+    if m["cmd"] != "run": return old(m)
+    Path(m["output"]["path"]).write_bytes(bytes.fromhex({(logits * np.float32(1.0001)).tobytes().hex()!r}))
+    return {{"seq": 1, "digest": "sha256:" + "0" * 64, "json": {{"note": 1}}}}
+START["ops"] = ["forward"]
+"""
+    assert ran(folder, change).results[0].text == ""
 
 
 def test_outdated_known_failures_are_reported(tmp_path: Path) -> None:
@@ -411,7 +547,13 @@ def test_the_command(tmp_path: Path) -> None:
     for words, sentence in (
         (["--fix", "--", "true"], "--fix needs the list's name"),
         ([], "name one adapter: a command after `--`"),
-        (["--only", "nothing", "--", "true"], "no vector matches"),
+        (
+            ["--only", "nothing", "--", "true"],
+            "no vector matches 'nothing'. A pattern is an id such as I2S-0001, an operation "
+            "(decode, dequant), a feature (type.i2_s), or a flag",
+        ),
+        (["--only", "decode,dequant", "--", "true"], "give --only once for each word"),
+        (["--only", "decode", "--skip", "decode", "--", "true"], "no vector is left of those that --only names"),
         (["--ctypes", "x", "--signature", "void(u8*,f32*,i64)"], "is not LIB:SYMBOL"),
         (["--ctypes", "x:y", "--signature", "float(x)"], "is not that of a decoder"),
         (["--report", "pdf=x", "--", "true"], "is not FORM=FILE"),

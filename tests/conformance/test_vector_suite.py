@@ -16,14 +16,15 @@ from click.testing import CliRunner, Result
 from i2s_spec._version import __version__
 from i2s_spec.cli.conform import vectors_command
 from i2s_spec.conformance import packages
+from i2s_spec.conformance.operations import COMPARISONS, OPERATIONS, PHASES, VERDICTS
 from i2s_spec.conformance.packages import tarball, write_package
 from i2s_spec.conformance.vectors import Suite, load, suite
 from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.all_vectors import FIRST, HERE, SUITE_VERSION, drafts, suite_of, write_suite
-from i2s_spec.conformance.vectors.vector import COMPARISONS, FEATURES, OPS, PHASES, VERDICTS
+from i2s_spec.conformance.vectors.vector import FEATURES
 from i2s_spec.errors import SettingError, counted
 
-MOST_BYTES = 6_000_000
+MOST_BYTES = 14_000_000
 
 
 class SingleFile(NamedTuple):
@@ -102,12 +103,31 @@ def test_a_changed_vector_needs_a_new_name() -> None:
 
 def test_fields_have_declared_values(made: Suite) -> None:
     for vector in made:
-        assert vector.op in OPS
+        assert vector.op in OPERATIONS
         assert vector.verdict in VERDICTS
         assert (vector.phase in PHASES) == (vector.verdict == "invalid"), vector.id
         assert vector.compare["class"] in COMPARISONS
         assert (vector.verdict in ("valid", "either")) or vector.expected_blob is None
         assert vector.expected() or vector.verdict != "valid", vector.id
+
+
+def test_every_refusal_has_a_sound_twin(made: Suite) -> None:
+    """The twin asks the same of a sound input, of whoever the faulty one asks or fewer."""
+    lone = [vector.id for vector in made if vector.verdict == "invalid" and vector.twin is None]
+    assert lone == []
+    for vector in made:
+        if vector.twin is not None:
+            twin = made[vector.twin]
+            assert (vector.verdict, twin.verdict, twin.op) == ("invalid", "valid", vector.op)
+            more = {"big-endian", "gguf.v2"} if vector.op in ("container", "verdict") else set()
+            assert set(twin.features) <= set(vector.features) | more, vector.id
+            assert twin.input() != vector.input()
+
+
+def test_retired_ids_are_not_used_again(made: Suite) -> None:
+    retired = {line.id for line in ledger.read().values() if line.retired != "-"}
+    assert not retired & {vector.id for vector in made}
+    assert len(retired) == 26
 
 
 def test_an_exported_suite_is_the_same_read_back(made: Suite, exported: Path) -> None:
@@ -139,9 +159,17 @@ def test_the_manifest_and_the_flags_fit_their_schemas(exported: Path) -> None:
     assert f"Version {manifest['interpreting_version']} " in (exported / "INTERPRETING.md").read_text()
 
 
+def test_the_schema_of_the_manifest_has_the_declared_words() -> None:
+    known = json.loads((HERE / "manifest.schema.json").read_text())["$defs"]["vector"]["properties"]
+    assert known["op"]["enum"] == list(OPERATIONS)
+    assert known["verdict"]["enum"] == list(VERDICTS)
+    assert known["phase"]["enum"] == [*PHASES, None]
+    assert known["compare"]["properties"]["class"]["enum"] == list(COMPARISONS)
+
+
 def test_the_text_names_every_field_and_word() -> None:
     text = (HERE / "INTERPRETING.md").read_text()
-    for word in (*OPS, *VERDICTS, *PHASES, *COMPARISONS, *{key for draft in drafts() for key in draft.args}):
+    for word in (*OPERATIONS, *VERDICTS, *PHASES, *COMPARISONS, *{key for draft in drafts() for key in draft.args}):
         assert f"`{word}`" in text, word
 
 

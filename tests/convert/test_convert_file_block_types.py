@@ -233,7 +233,7 @@ def test_rows_of_8640_fit_only_q2_0(source: str) -> None:
 def test_q2_0_is_recommended_only_where_it_helps(
     types: set[str], architecture: str, activation: str | None, rows: set[int], words: str
 ) -> None:
-    text = " ".join(advice(types, architecture, None, activation, None, True, rows))
+    text = " ".join(advice(types, architecture, activation, None, True, rows))
     assert re.search(words, text), text
     if any(word in words for word in ("ReLU squared", "fallback", "norm_in")):
         assert "recommended" not in text

@@ -140,7 +140,8 @@ def test_another_name_for_the_architecture() -> None:
     assert file.metadata["bitnet.context_length"] == source.metadata["bitnet-b1.58.context_length"]
     assert "whatever bitnet.hidden_activation says" in result.advice[0]
     _, result = converted(model_file(), to="TQ2_0", arch="bitnet")
-    assert "means SiLU" in result.advice[0]
+    assert "bitnet.hidden_activation is set to relu2" in result.advice[0]
+    assert "whatever bitnet.hidden_activation says" in result.advice[1]
     _, result = converted(model_file(), to="TQ2_0")
     assert "does not know architecture bitnet-b1.58" in result.advice[0]
 

@@ -316,7 +316,7 @@ class TestTargets:
                 lambda to: convert_endian(file, to, "big", force=force),
                 lambda to: decode_tensor(file, "norm", to, form="float32", force=force),
             ):
-                with pytest.raises(FileExistsError, match="this is the input file"):
+                with pytest.raises(FileExistsError, match="this is an input file"):
                     write(tmp_path / name)
         assert path.read_bytes() == MODEL
         assert len(list(tmp_path.iterdir())) == 3

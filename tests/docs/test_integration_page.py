@@ -40,7 +40,7 @@ def test_workflows_name_what_exists() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     workflow, precommit = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL))
     steps = workflow["jobs"]["models"]["steps"]
-    ours = next(step for step in steps if step["uses"].startswith("i2s-spec/"))
+    ours = next(step for step in steps if step["uses"].startswith("OWNER/i2s-spec@"))
     assert ours["with"].keys() <= action["inputs"].keys()
     assert set(re.findall(r"steps\.i2s\.outputs\.([\w-]+)", TEXT)) <= action["outputs"].keys()
     assert ours["id"] == "i2s"

@@ -133,17 +133,60 @@ def test_on_a_phone_rooflines_fit_and_rows_keep_their_names(browser: Browser, si
 
 
 @needs_chromium
-def test_search_works_from_plain_files(browser: Browser, site: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [("05-payload", "k // 128 * 32 + k % 32"), ("09-inference", "as in a fused"), ("rules/index", "LFS")],
+)
+def test_on_a_phone_texts_in_wide_tables_have_room(browser: Browser, site: Path, page: str, text: str) -> None:
+    browser.open(site / f"{page}.html", width=390)
+    width = browser.evaluate(
+        f"[...document.querySelectorAll('td')].find((e) => e.textContent.includes('{text}')).getBoundingClientRect().width"
+    )
+    assert 240 < width <= 390
+
+
+@needs_chromium
+def test_rows_of_a_long_page_are_filtered(browser: Browser, site: Path) -> None:
+    browser.open(site / "rules/index.html")
+    shown = "[...document.querySelectorAll('tbody tr')].filter((e) => e.offsetHeight > 0).map((e) => e.cells[0].textContent)"
+    every = browser.evaluate(shown)
+    browser.evaluate(
+        "(() => { const box = document.querySelector('.i2s-filter'); box.value = 'tail miss';"
+        " box.dispatchEvent(new Event('input')); })()"
+    )
+    found = browser.evaluate(shown)
+    assert "I104" in found
+    assert len(found) < len(every) / 10
+    browser.open(site / "05-payload.html")
+    assert browser.evaluate("document.querySelector('.i2s-filter')") is None
+
+
+def _found(browser: Browser, site: Path, query: str) -> list[str]:
     browser.open(site / "index.html")
     browser.evaluate(
-        "(() => { const box = document.querySelector('.md-search__input'); box.focus(); box.value = 'leftovers tail';"
+        f"(() => {{ const box = document.querySelector('.md-search__input'); box.focus(); box.value = '{query}';"
         " for (const kind of ['keyup', 'input']) box.dispatchEvent(new Event(kind, {bubbles: true})); })()"
     )
     deadline = time.monotonic() + 300
     while not browser.evaluate("document.querySelectorAll('.md-search-result__link').length"):
         assert time.monotonic() < deadline, browser.complaints()
         time.sleep(0.1)
-    links = browser.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(e => e.href)")
+    links: list[str] = browser.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(e => e.href)")
+    return links
+
+
+@needs_chromium
+def test_the_search_looks_for_whole_words(browser: Browser, site: Path) -> None:
+    links = _found(browser, site, "llama.cpp does not load")
+    assert "llama.cpp" in (site / links[0].partition(f"{site.name}/")[2].partition("?")[0].partition("#")[0]).read_text(
+        encoding="utf-8"
+    )
+    assert not any(word in link for link in links[:5] for word in ("notebook", "notation"))
+
+
+@needs_chromium
+def test_search_works_from_plain_files(browser: Browser, site: Path) -> None:
+    links = _found(browser, site, "leftovers tail")
     assert any("06-tail.html" in link for link in links)
     assert not any("before-and-after" in link or "benchmarks" in link for link in links)
     assert browser.complaints() == []

@@ -75,7 +75,7 @@ def test_a_decoder_that_accepts_everything_is_found() -> None:
     names = (
         "empty",
         "lfs_pointer",
-        "nk_huge",
+        "nk_over",
         "key_len_huge",
         "trunc_data",
         "off_wrap",

@@ -18,7 +18,7 @@ import pytest
 
 from i2s_spec.gguf import atomic_file
 from i2s_spec.gguf import atomic_file as unfinished
-from i2s_spec.gguf.atomic_file import OutputFile, refuse_source, refuse_taken, write_all
+from i2s_spec.gguf.atomic_file import OutputFile, refuse_inputs, refuse_taken, write_all
 from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, StreamSource
 
 Usage = namedtuple("Usage", "total used free")
@@ -287,9 +287,9 @@ class TestSourceAsTarget:
         other = path.with_name("link")
         os.link(path, other)
         for name in (path, other):
-            with pytest.raises(FileExistsError, match="this is the input file"):
-                refuse_source(name, source)
-        refuse_source(path.with_name("new"), source)
+            with pytest.raises(FileExistsError, match="this is an input file"):
+                refuse_inputs(name, source)
+        refuse_inputs(path.with_name("new"), source)
         source.close()
 
     def test_the_source_stays_readable_until_it_is_replaced(self, path: Path) -> None:
@@ -306,13 +306,13 @@ class TestSourceAsTarget:
         with path.open("r+b") as stream:
             for source in (FileSource(path), StreamSource(stream)):
                 with pytest.raises(ValueError, match="read back half-written"):
-                    refuse_source(stream, source)
+                    refuse_inputs(stream, source)
                 source.close()
         memory = io.BytesIO(b"source")
         with pytest.raises(ValueError, match="read back half-written"):
-            refuse_source(memory, StreamSource(memory))
-        refuse_source(io.BytesIO(), StreamSource(memory))
-        refuse_source(memory, BufferSource(b"source"))
+            refuse_inputs(memory, StreamSource(memory))
+        refuse_inputs(io.BytesIO(), StreamSource(memory))
+        refuse_inputs(memory, BufferSource(b"source"))
 
 
 def test_a_stream_that_takes_parts_gets_everything() -> None:

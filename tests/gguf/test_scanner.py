@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
@@ -269,13 +269,20 @@ def test_alignments(order: Any) -> None:
     draft = Draft(order)
     for values, code, wanted in [
         ([8], None, 8), ([4096, 64], None, 4096), ([1 << 20], None, 1 << 20), ([1 << 21], "S106", None),
-        ([24], "G219", None), ([96], "G219", None), ([0], "G218", 32),
+        ([24], "G219", None), ([96], "G219", None),
     ]:  # fmt: skip
         file = draft.records()
         file.key_values += [key_value(b"general.alignment", ValueType.UINT32, value) for value in values]
-        data = draft.built(file, values[0] or 32)
+        data = draft.built(file, values[0])
         assert both(data) == code, values
         assert File(BufferSource(data)).alignment == wanted
+
+
+def test_an_alignment_of_0_is_a_fault() -> None:
+    """The value alone: released programs end at files that have it."""
+    with pytest.raises(FormatError) as caught:
+        faults.alignment(ValueType.UINT32, 0, Span(0, 4, "key_values[0].type"))
+    assert caught.value.code == "G218"
 
 
 @pytest.mark.requirement("R2.7-1")
@@ -285,7 +292,7 @@ def test_reading_goes_on_with_the_alignment_that_offsets_show(order: Any) -> Non
     draft = Draft(order)
     for kind, value, laid, wanted in [
         (ValueType.INT32, 32, 32, 32), (ValueType.UINT64, 64, 64, 64), (ValueType.INT64, 64, 32, 32),
-        (ValueType.INT32, -32, 32, 32), (ValueType.UINT32, 24, 32, 32), (ValueType.UINT32, 0, 32, 32),
+        (ValueType.INT32, -32, 32, 32), (ValueType.UINT32, 24, 32, 32),
         (ValueType.STRING, b"32", 32, 32), (ValueType.FLOAT32, 32.0, 32, 32), (ValueType.UINT32, 1 << 31, 32, 32),
         (ValueType.UINT32, 24, 24, None), (ValueType.UINT32, 40, 40, None),
     ]:  # fmt: skip

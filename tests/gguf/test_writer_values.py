@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import array
 import io
+import json
 import math
+import pickle
 import struct
 from typing import Any
 
@@ -292,3 +294,32 @@ class TestRaw:
             assert writer.alignment == 64
 
         written(fill)
+
+
+#: A value of each type, and arrays of each, empty and nested ones too.
+_TYPED = (
+    *((number, label) for label in ("u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64") for number in (0, 5, 100)),
+    (-5, "i8"), (-5, "i64"), ((1 << 64) - 1, "u64"), (0.5, "f32"), (0.1, "f64"), (True, "bool"), ("x", "str"), ("", "str"),
+    *(([], f"arr[{label}]") for label in ("u8", "i32", "u64", "f32", "f64", "bool", "str", "arr[i16]")),
+    ([True, False], "arr[bool]"), ([1, 2], "arr[u64]"), ([1, 2], "arr[i8]"), ([0.5], "arr[f64]"), (["a", ""], "arr[str]"),
+    ([[1, 2], [3]], "arr[arr[u16]]"), ([[1, 2], []], "arr[arr[u32]]"), ([[], []], "arr[arr[str]]"),
+    ([[0.5], [0.25]], "arr[arr[f64]]"), ([["a"], []], "arr[arr[str]]"), ([[True]], "arr[arr[bool]]"),
+)  # fmt: skip
+
+
+def test_a_loop_that_copies_keys_keeps_their_types() -> None:
+    def given(writer: Writer) -> None:
+        for number, (value, kind) in enumerate(_TYPED):
+            writer.add(f"k.{number}", value, kind)
+
+    data = written(given)
+    metadata = open_file(data).metadata
+
+    def copied(writer: Writer) -> None:
+        for key, value in metadata.items():
+            writer.add(key, value)
+
+    assert written(copied) == data
+    read = pickle.loads(pickle.dumps(dict(metadata)))
+    assert json.dumps(read["k.0"]) == "0"
+    assert read["k.0"].stored_as == metadata["k.0"].stored_as

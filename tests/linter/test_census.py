@@ -15,7 +15,7 @@ from malformed_cases import SMALL
 from i2s_spec.cli import main
 from i2s_spec.linter.cluster.check import check, died
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.results import MOST_NAMES, OTHERS, UNKNOWN, ResultsLog, census_of, census_page
+from i2s_spec.linter.cluster.results import MOST_NAMES, OTHERS, UNKNOWN, ResultsLog, census_of, census_page, latest
 from i2s_spec.testing.sample import Draft
 
 HOSTILE = "</style><script>alert(1)</script>&amp;\x1b[31m\u202e"
@@ -56,6 +56,12 @@ def test_counts(records: list[dict[str, Any]]) -> None:
     assert counts["runtimes"]
     assert all(sum(each["loads"].values()) == 1 for each in counts["runtimes"].values())
     assert len(counts["rules"]) == 2
+
+
+def test_a_record_without_facts_counts(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    bare = {key: value for key, value in records[0].items() if key != "facts"}
+    (tmp_path / "r.jsonl").write_text(json.dumps(bare) + "\n", encoding="utf-8")
+    assert census_of(latest(tmp_path / "r.jsonl")).as_dict()["files"] == 1
 
 
 def test_elided_findings_count(records: list[dict[str, Any]]) -> None:

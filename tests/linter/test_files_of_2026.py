@@ -96,7 +96,7 @@ def test_runtimes_that_run_a_type_are_not_unknown(files: dict[str, bytes], kind:
 
 def test_the_note_on_architecture_bitnet_names_no_build_that_reads_the_activation() -> None:
     """Requests that would have read the key were closed unmerged; releases of October 2026 compute SiLU."""
-    notes = " ".join(advice({"TQ2_0"}, "bitnet", "bitnet-b1.58", "relu2", None))
+    notes = " ".join(advice({"TQ2_0"}, "bitnet", "relu2", None))
     assert "computes architecture bitnet with SiLU, whatever bitnet.hidden_activation says" in notes
     assert "#26751, #25885) were closed unmerged" in notes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,16 @@ from i2s_spec.compare.hash import identity, metadata_digest
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.fix import fix
-from i2s_spec.linter.repair.plan import REPAIRS, chosen
+from i2s_spec.linter.repair.plan import REPAIRS, chosen, plan
+from i2s_spec.linter.repair.workspace import ExtraRepairs
+from i2s_spec.linter.report_data import repairs_of
 from i2s_spec.linter.rule import Fix
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
+from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.testing.sample import Draft, Model
 
 # --- declarations ---------------------------------------------------------------------------------------------------
@@ -86,6 +92,28 @@ def test_broken_copies_as_written(name: str, unsafe: bool) -> None:
     if not unsafe and fixed.weights.before is not None:
         assert fixed.weights.unchanged
     assert fixed.size == len(out)
+
+
+#: The options of `fix` that reports state, besides those that select a rule.
+OPTIONS = ("", "--unsafe", "--scrub-tail", "--unsafe --dialect SOURCE")
+
+
+@pytest.mark.parametrize("name", [*(name for name, case in CASES.items() if not case.large), *MANY])
+def test_a_repair_is_offered_exactly_where_it_is_made(name: str) -> None:
+    data = broken(name)
+    report = lint(data)
+    codes = {finding.code for finding in report.findings}
+    offered = repairs_of(((each.code, each.fix) for each in report.findings), report.elided)
+    for option in (*OPTIONS, *(f"--unsafe --select {code}" for code in codes)):
+        stated = {"", option} if option == "--unsafe" else {option}
+        wanted = Counter({code: n for code in codes if (n := sum(offered[code].get(each, 0) for each in stated))})
+        if report.readable and (wanted or option in OPTIONS[:2]):
+            extra = ExtraRepairs("--scrub-tail" in option, CANONICAL if "--dialect" in option else None)
+            repairs = chosen() if option in OPTIONS[:2] else chosen(wanted)
+            made = plan(BufferSource(data), repairs, "--unsafe" in option, None, extra)
+            assert Counter(action.code for action in made.actions if action.code in codes) == wanted, option
+        else:
+            assert not wanted
 
 
 #: Broken copies that the repair restores to the sound file, byte for byte.

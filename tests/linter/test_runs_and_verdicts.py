@@ -36,7 +36,6 @@ SAID = {
     "wrong": {("yes", "wrongly"), ("with option", "wrongly")},
     "ran": {("yes", "not compared"), ("yes", "correctly"), ("yes", "expected"), ("yes", "wrongly")},
     "no": {("no", "-"), ("crash", "-")},
-    "crash": {("no", "-"), ("crash", "-")},
 }
 
 #: A type that a program takes after a conversion of its own: what it does with the file as it is, the reason says.
@@ -63,7 +62,7 @@ def conflicting(run: RunRecord, program: tuple[str, ...]) -> bool:
     same = {
         each.result for each in records().values() if each.program in program and each.file.form == run.file.form
     } - {""}  # fmt: skip
-    return len(same) > 1 and not same <= {"no", "crash"}
+    return len(same) > 1
 
 
 def test_verdicts_on_the_files_that_were_run_are_what_the_runs_showed(made: dict[str, dict[str, Verdict]]) -> None:

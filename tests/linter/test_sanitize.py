@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import struct
 from pathlib import Path
@@ -19,6 +20,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.sanitize import Sanitized, sanitize
 from i2s_spec.schema.types import ValueType, padded
@@ -178,6 +180,24 @@ def test_the_template_goes_on_request() -> None:
     assert any("as requested" in each.what for each in done.left_out)
     for options in ({"drop_template": True}, {}):
         held(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("key", "template", "code"),
+    [
+        ("tokenizer.chat_template", "{{ x.__class__ }}", "S201"),
+        ("tokenizer.chat_template.tool_use", "{% for i in range(10**9) %}{% endfor %}", "S202"),
+        ("tokenizer.chat_template", "{{ x }}" + " " * (1 << 18), "S211"),
+        ("other.chat_template", "{{ x.__class__ }}", "S201"),
+        ("tokenizer.huggingface.json", json.dumps({"chat_template": "{{ x.__class__ }}"}), "S201"),
+    ],
+)
+def test_templates_with_errors_are_left_out(key: str, template: str, code: str) -> None:
+    data = Model("llama").drop("tokenizer.chat_template").add(key, ValueType.STRING, template.encode()).built()
+    out, done = cleaned(data, keep_unknown=True)
+    assert key not in open_file(out).metadata
+    assert [each.what for each in done.left_out if code in each.what]
+    assert not [each for each in lint(out, profile="security").findings if each.severity is Severity.ERROR]
 
 
 def test_tokens_are_left_as_they_are() -> None:

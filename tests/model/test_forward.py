@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from builders import model_bytes
 
-from i2s_spec.errors import FormatError, SettingError
+from i2s_spec.errors import FormatError, ReadOnWarning, SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.model.forward import Model
@@ -388,3 +388,15 @@ def test_weights_are_read_when_they_are_needed(data: bytes) -> None:
     assert set(model.weights._loaded) == set(model.file.tensors)
     model.close()
     model.forward([2])
+
+
+def test_tensors_that_the_graph_does_not_use_are_named() -> None:
+    """Sub-norms under a checkpoint's names: refused, and with `force` run with a warning; scales are only warned of."""
+    gains = ("F32", np.ones(1, "<f4").tobytes())
+    for name, strict in (("layers.0.mlp.ffn_sub_norm.weight", True), ("layers.1.x.weight_scale", False)):
+        data = rewritten(model_bytes("llama", layers=2), {name: gains})
+        if strict:
+            with pytest.raises(FormatError, match="M102"):
+                load_model(data)
+        with pytest.warns(ReadOnWarning, match=f"computed without tensor '{name}', of which llama has none"):
+            load_model(data, threads=1, force=strict)

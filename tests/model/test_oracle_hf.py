@@ -6,6 +6,7 @@ The models are made by `new`, and their weights are copied into transformers' ow
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from collections.abc import Callable
@@ -27,6 +28,8 @@ with warnings.catch_warnings():
 
 from builders import model_bytes
 
+from i2s_spec.convert.rewrite import Value, rewrite
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference.embedding_table import EmbeddingTable
@@ -96,17 +99,27 @@ def llama(model: Model) -> Any:
     return LlamaForCausalLM(LlamaConfig(**common(model), hidden_act="silu", tie_word_embeddings=False))
 
 
+def local(model: Model) -> dict[str, Any]:
+    """The settings of local layers; their number counts the token itself, as ours does."""
+    found = model.settings.local
+    if found is None:
+        return {}
+    kinds = ["sliding_attention" if each else "full_attention" for each in found.local]
+    return {"sliding_window": found.window, "layer_types": kinds, "use_sliding_window": True}
+
+
 def qwen3(model: Model) -> Any:
     from transformers import Qwen3Config, Qwen3Model
 
-    return Qwen3Model(Qwen3Config(**common(model), head_dim=model.hyperparameters.head_dim))
+    return Qwen3Model(Qwen3Config(**common(model), **local(model), head_dim=model.hyperparameters.head_dim))
 
 
 def qwen3_lm(model: Model) -> Any:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     tied = "output.weight" not in model.weights
-    config = Qwen3Config(**common(model), head_dim=model.hyperparameters.head_dim, tie_word_embeddings=tied)
+    width = model.hyperparameters.head_dim
+    config = Qwen3Config(**common(model), **local(model), head_dim=width, tie_word_embeddings=tied)
     return Qwen3ForCausalLM(config)
 
 
@@ -116,15 +129,16 @@ def gemma3(model: Model) -> Any:
     h = model.hyperparameters
     config = common(model)
     rope = config.pop("rope_parameters")
-    both = {"full_attention": rope, "sliding_attention": dict(rope)}
+    found = model.settings.local
+    own = rope["rope_theta"] if found is None else found.rope_base
+    both = {"full_attention": rope, "sliding_attention": {**rope, "rope_theta": own}}
     return Gemma3TextModel(
         Gemma3TextConfig(
             **config,
             rope_parameters=both,
             head_dim=h.head_dim,
             query_pre_attn_scalar=h.head_dim,
-            sliding_window=4096,
-            layer_types=["full_attention"] * h.layers,
+            **{"sliding_window": 4096, "layer_types": ["full_attention"] * h.layers, **local(model)},
         )
     )
 
@@ -247,6 +261,27 @@ def test_codes_and_results_are_those_of_transformers(architecture: str, profile:
         else:
             assert distance < 0.1
     assert without >= len(SEEDS) // 2, "nearly every model has a flipped code: that is no rounding any more"
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "qwen3-lm", "gemma3"])
+def test_local_layers_are_those_of_transformers(architecture: str) -> None:
+    """A window of a few tokens in one of two layers; in gemma3, rotated with a base of its own."""
+    out = io.BytesIO()
+    with open_file(model_bytes(architecture, layers=2, seed=1, **SIZES[architecture])) as file:
+        keys = {"attention.sliding_window": Value("u32", 5), "attention.sliding_window_pattern": Value("u32", 2)}
+        prefix = file.metadata["general.architecture"]
+        given = {"rope.freq_base": 1e6, "attention.layer_norm_rms_epsilon": 1e-5}
+        rewrite(file, out, set={f"{prefix}.{name}": each for name, each in (keys | given).items()})
+    model = load_model(out.getvalue(), "hf-f32", threads=1)
+    theirs = Oracle(model)(TOKENS)
+    result = model.forward(TOKENS, taps=("result_norm",))
+    ours = result.taps["result_norm"] if result.logits is None else result.logits
+    rows = np.abs(ours - theirs).max(axis=1) / np.abs(theirs).max()
+    assert (rows <= 1e-6).all() or (np.median(rows) < 1e-6 and rows.max() < 0.1)  # a code may flip
+    plain = load_model(model_bytes(architecture, layers=2, seed=1, **SIZES[architecture]), "hf-f32", threads=1)
+    full = plain.forward(TOKENS, taps=("result_norm",))
+    without = full.taps["result_norm"] if full.logits is None else full.logits
+    assert np.abs(without - theirs).max() / np.abs(theirs).max() > 0.1
 
 
 @pytest.mark.parametrize("head", ["tied", "untied"])

@@ -15,7 +15,14 @@ _VALUES: Final = {
 }  # fmt: skip
 
 #: Types of tensors: elements and bytes of a block, bytes behind the last.
-_TENSORS: Final = {0: (1, 4, 0), 1: (1, 2, 0), 36: (4, 1, 32)}
+_TENSORS: Final = {
+    0: (1, 4, 0), 1: (1, 2, 0), 2: (32, 18, 0), 3: (32, 20, 0), 6: (32, 22, 0), 7: (32, 24, 0), 8: (32, 34, 0),
+    10: (256, 84, 0), 11: (256, 110, 0), 12: (256, 144, 0), 13: (256, 176, 0), 14: (256, 210, 0), 16: (256, 66, 0),
+    17: (256, 74, 0), 18: (256, 98, 0), 19: (256, 50, 0), 20: (32, 18, 0), 21: (256, 110, 0), 22: (256, 82, 0),
+    23: (256, 136, 0), 24: (1, 1, 0), 25: (1, 2, 0), 26: (1, 4, 0), 27: (1, 8, 0), 28: (1, 8, 0), 29: (256, 56, 0),
+    30: (1, 2, 0), 34: (256, 54, 0), 35: (256, 66, 0), 36: (4, 1, 32), 39: (32, 17, 0), 40: (64, 36, 0), 41: (128, 18, 0),
+    42: (64, 18, 0), 142: (128, 34, 0), 143: (128, 28, 0),
+}  # fmt: skip
 
 #: Types that ggml defines and the sound files do not have: known, but not sized here.
 _OTHERS: Final = frozenset(range(48)) - _TENSORS.keys()
@@ -113,7 +120,8 @@ class PlainContainer:
         if kind == 9:
             element, count = self.word("I"), self.array_length()
             digest = sha256(self.elements(element, count, 1)).hexdigest()
-            return {**entry, "type": "arr", "of": self.name_of(element), "count": count, "sha256": digest}, None
+            of = self.element_name(element, count)
+            return {**entry, "type": "arr", "of": of, "count": count, "sha256": digest}, None
         name, form = self.value_form(kind)
         value = self.word(form)
         if name == "bool":
@@ -141,6 +149,10 @@ class PlainContainer:
         if kind not in _VALUES:
             raise RefusedError("value type")
         return _VALUES[kind]
+
+    def element_name(self, kind: int, count: int) -> str:
+        """The name of the element type of an array."""
+        return self.name_of(kind)
 
     def name_of(self, kind: int) -> str:
         """The name of any value type."""

@@ -40,19 +40,68 @@ class Narrow(PlainContainer):
         return name, {"Q": "q", "B": "b", "H": "h"}.get(form, form)
 
 
-class AlignmentZero(PlainContainer):
-    """An alignment of 0 taken for 32."""
-
-    def alignment(self, entries: list[tuple[dict[str, Any], Any]]) -> int:
-        return super().alignment([entry for entry in entries if entry[1] != 0])
-
-
 class VersionThree(PlainContainer):
     """Only version 3 accepted."""
 
     def check_version(self, version: int) -> None:
         if version != 3:
             raise RefusedError("version")
+
+
+class RefusesAll(PlainContainer):
+    """Nothing is read."""
+
+    def read(self) -> dict[str, Any]:
+        raise RefusedError("everything")
+
+
+class AcceptsAll(PlainContainer):
+    """Nothing is looked at."""
+
+    def read(self) -> dict[str, Any]:
+        return {}
+
+
+class Trims(PlainContainer):
+    """Texts without the blanks and NUL at their ends."""
+
+    def text(self) -> bytes:
+        return super().text().strip(b" \t\r\n\0")
+
+
+class EmptyOfText(PlainContainer):
+    """An empty array taken for one of texts."""
+
+    def element_name(self, kind: int, count: int) -> str:
+        return super().element_name(kind, count) if count else "str"
+
+
+class NoHyphen(PlainContainer):
+    """Keys with a hyphen refused."""
+
+    def check_key(self, key: bytes) -> None:
+        super().check_key(key)
+        if b"-" in key:
+            raise RefusedError("key")
+
+
+class No36(PlainContainer):
+    """Type 36 refused."""
+
+    def check_type(self, type: int) -> None:
+        super().check_type(type)
+        if type == 36:
+            raise RefusedError("type")
+
+
+def _sized(number: int, block: int, size: int) -> type[PlainContainer]:
+    """Another size for a type, as a program had it."""
+
+    class Sized(PlainContainer):
+        def nbytes(self, type: int, elements: int) -> int:
+            return elements // block * size if type == number else super().nbytes(type, elements)
+
+    return Sized
 
 
 def _swallowing(phase: str) -> type[PlainContainer]:
@@ -102,7 +151,6 @@ MUTANTS: Final = (
     Mutant("any-version", "accepts-bad-header", _with(check_version=_nothing)),
     *(Mutant(f"swallows-{phase}", f"accepts-bad-{phase}", _swallowing(phase))
       for phase in ("magic", "header", "metadata", "info", "extent")),
-    Mutant("alignment-0-is-32", "accepts-bad-metadata", AlignmentZero),
     Mutant("version-3-only", "version-2-refused", VersionThree),
     Mutant("little-endian-only", "big-endian-refused", _with(swapped=lambda: "<")),
     Mutant("any-depth", "accepts-bad-metadata", _with(check_depth=_nothing)),
@@ -117,5 +165,15 @@ MUTANTS: Final = (
     Mutant("ne-reversed", "ne-reversed", _with(shown_ne=lambda ne: ne[::-1])),
     Mutant("values-signed", "value-type-confused", Narrow),
     Mutant("array-length-8", "array-length", Length32),
+    Mutant("refuses-all", "refuses-everything", RefusesAll),
+    *(Mutant(f"accepts-all-{phase}", f"accepts-bad-{phase}", AcceptsAll)
+      for phase in ("magic", "header", "metadata", "info", "extent")),
+    Mutant("refuses-36", "refuses-type-36", No36),
+    Mutant("trims-texts", "text-trimmed", Trims),
+    Mutant("empty-of-text", "empty-array-type", EmptyOfText),
+    Mutant("no-hyphen", "key-hyphen", NoHyphen),
+    *(Mutant(f"size-of-{number}", "type-size", _sized(number, block, size))
+      for number, block, size in ((10, 256, 196), (11, 256, 100), (12, 256, 134), (13, 256, 144), (16, 1, 1), (17, 1, 2),
+                                  (18, 1, 4), (20, 32, 68), (30, 256, 1), (39, 32, 34))),
     Mutant("tail-not-counted", "tail-forgotten", _with(tail_bytes=lambda tail: 0)),
 )  # fmt: skip

@@ -110,6 +110,13 @@ class DigitsReversed(PlainNumbers):
         return super().digit(byte, 4 - n)
 
 
+class DigitsNotCut(PlainNumbers):
+    """Products of digits not cut to a byte, and digits not to 0, 1, 2."""
+
+    def digit(self, byte: int, n: int) -> int:
+        return byte * 3**n * 3 >> 8
+
+
 class Tq2Reversed(PlainNumbers):
     """TQ2_0 with the highest bits first."""
 
@@ -183,6 +190,7 @@ MUTANTS: Final = (
     Mutant("d-first-tq2_0", "tq2_0-d-first", DFirst),
     Mutant("digits-divided", "digits-by-division", DigitsDivided),
     Mutant("digits-reversed", "digits-reversed", DigitsReversed),
+    Mutant("digits-not-cut", "digits-not-cut", DigitsNotCut),
     Mutant("tq2_0-reversed", "tq2_0-bits-reversed", Tq2Reversed),
     Mutant("tq2_0-sequential", "tq2_0-sequential", _places("tq2_place", lambda e: (e // 4, e % 4 * 2))),
     Mutant("iq1_bn-sequential", "iq1_bn-sequential", _places("iq1_place", lambda e: (e // 5, e % 5))),

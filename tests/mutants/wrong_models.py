@@ -39,6 +39,8 @@ def all_mutants() -> Iterator[ModelMutant]:
     """Every mutant of models, tokenizers and validators."""
     for mistake in MISTAKES:
         yield ModelMutant(mistake.name, mistake.name, "forward", _forward(mistake.apply))
+        if mistake.name in _GENERATING:
+            yield ModelMutant(f"{mistake.name}-tokens", mistake.name, "generate", _tokens(mistake.apply))
     yield ModelMutant("letters-alone", "merges-missing", "tokenize", _letters)
     yield ModelMutant(
         "text-latin-1", "text-encoding", "tokenize", _changed(lambda text: text.encode().decode("latin-1"))
@@ -49,6 +51,8 @@ def all_mutants() -> Iterator[ModelMutant]:
     yield ModelMutant("first-token-always", "first-token", "tokenize", _first(True))
     for phase in ("magic", "header", "metadata", "info", "extent", "payload"):
         yield ModelMutant(f"accepts-bad-{phase}", f"accepts-bad-{phase}", "verdict", _accepts("GIB", phase))
+    yield ModelMutant("refuses-all-files", "refuses-everything", "verdict", lambda vector: DecoderAnswer(refused=True))
+    yield ModelMutant("refuses-files-of-36", "refuses-type-36", "verdict", _refuses_36)
     for family, flag in (("M", "model-not-checked"), ("S", "bounds-not-checked")):
         yield ModelMutant(flag, flag, "verdict", _accepts(family, None))
 
@@ -57,6 +61,8 @@ def right_answer(vector: Vector) -> DecoderAnswer | None:
     """What the program without a mistake answers."""
     if vector.op == "forward":
         return _values(_model(vector), vector)
+    if vector.op == "generate":
+        return _greedy(_model(vector), vector)
     if vector.op == "tokenize":
         return DecoderAnswer(json={"ids": _ids(vector, vector.second().decode(), vector.args["add_special"])})
     return (
@@ -64,6 +70,33 @@ def right_answer(vector: Vector) -> DecoderAnswer | None:
         if _errors(vector.input())
         else DecoderAnswer(json={"verdict": "valid"})
     )
+
+
+#: The mistakes that programs make which return tokens alone; of the others, values show more.
+_GENERATING: Final = ("rope-pairs", "gains-missing", "scale-ignored")
+
+
+def _tokens(apply: Callable[[Model], Model | None]) -> Callable[[Vector], DecoderAnswer | None]:
+    def answer(vector: Vector) -> DecoderAnswer | None:
+        model = apply(_model(vector))
+        return None if model is None else _greedy(model, vector)
+
+    return answer
+
+
+def _greedy(model: Model, vector: Vector) -> DecoderAnswer:
+    """The likeliest tokens that follow, each from a pass over all before it."""
+    tokens = list(vector.args["tokens"])
+    for _ in range(vector.args["count"]):
+        logits = model.forward(tokens).logits
+        assert logits is not None
+        tokens.append(int(logits[-1].argmax()))
+    return DecoderAnswer(json={"ids": tokens[len(vector.args["tokens"]) :]})
+
+
+def _refuses_36(vector: Vector) -> DecoderAnswer | None:
+    """A validator to which type 36 is a fault."""
+    return DecoderAnswer(refused=True) if "type.i2_s" in vector.features else right_answer(vector)
 
 
 def _forward(apply: Callable[[Model], Model | None]) -> Callable[[Vector], DecoderAnswer | None]:

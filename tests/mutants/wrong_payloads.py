@@ -153,6 +153,13 @@ class Unsigned(PlainNumbers):
         return trits + 1
 
 
+class Absolute(PlainNumbers):
+    """Weights without their signs."""
+
+    def ordered(self, trits: NDArray[Any]) -> NDArray[Any]:
+        return np.abs(trits)
+
+
 def _code_three(worth: int) -> type[PlainNumbers]:
     """Code 3 accepted."""
 
@@ -247,6 +254,51 @@ class PerRow(PlainNumbers):
         return super().scale(data, args)
 
 
+class FirstRow(PlainNumbers):
+    """The scale applied to the first row alone."""
+
+    def product(self, trits: NDArray[Any], scale: Any) -> NDArray[np.float32]:
+        found = super().product(trits, scale)
+        if np.ndim(scale) == 0:
+            found[1:] = trits[1:]
+        return found
+
+
+class InBlocks(PlainNumbers):
+    """Blocks of 34 bytes, an F16 scale in front of each, where the data is long enough."""
+
+    def trits(self, data: bytes, args: Any) -> NDArray[Any]:
+        rows, cols = self.shape(args)
+        if args["layout"] != "x86-128" or rows * cols // 128 * 34 > len(data):
+            return super().trits(data, args)
+        blocks = np.frombuffer(data, np.uint8, rows * cols // 128 * 34).reshape(-1, 34)
+        return super().trits(blocks[:, 2:].tobytes() + bytes(32), args)
+
+    def scale(self, data: bytes, args: Any) -> np.float32:
+        rows, cols = self.shape(args)
+        if args["layout"] != "x86-128" or rows * cols // 128 * 34 > len(data):
+            return super().scale(data, args)
+        blocks = np.frombuffer(data, np.uint8, rows * cols // 128 * 34).reshape(-1, 34)
+        halves = np.repeat(np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32), 128)
+        return halves.reshape(rows, cols)  # type: ignore[return-value]
+
+
+class FourValues(PlainNumbers):
+    """Codes 0 to 3 read as -2, -1, +1 and +2, four neighbours to a byte, without a scale."""
+
+    def places(self, layout: str, rows: int, cols: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        return super().places("sequential-lsb", rows, cols)
+
+    def codes_map(self, name: str) -> tuple[int | None, ...]:
+        return -2, -1, 1, 2
+
+    def unused(self) -> int | None:
+        return 0
+
+    def scale(self, data: bytes, args: Any) -> np.float32:
+        return np.float32(1)
+
+
 class Averaged(PlainNumbers):
     """The mean of the eight floats of the tail."""
 
@@ -328,6 +380,7 @@ MUTANTS: Final = (
     Mutant("code-map-ignored", "code-map-ignored", MapIgnored),
     Mutant("signed-shift", "signed-shift", SignedShift),
     Mutant("zero-bytes-missing", "zero-byte-as-zero", ZeroBytesMissing),
+    Mutant("absolute", "absolute-values", Absolute),
     Mutant("codes-as-they-are", "unsigned-trits", Unsigned),
     *(Mutant(f"code-3-is-{worth:+d}" if worth else "code-3-is-0", "code-three", _code_three(worth))
       for worth in (-1, 0, 1, 2)),
@@ -347,6 +400,9 @@ MUTANTS: Final = (
     Mutant("scale-rounded-up", "scale-rounded-up", _scale_at(lambda n: -(-n // 16) * 4)),
     Mutant("scale-in-front", "scale-in-front", InFront),
     Mutant("scale-per-row", "scale-per-row", PerRow),
+    Mutant("scale-first-row", "scale-first-row", FirstRow),
+    Mutant("scale-in-blocks", "scale-in-blocks", InBlocks),
+    Mutant("codes-four-values", "codes-four-values", FourValues),
     Mutant("tail-averaged", "tail-averaged", Averaged),
     Mutant("tail-compared", "tail-compared", TailCompared),
     Mutant("scale-little", "scale-byte-order", NativeOrder),

@@ -4,7 +4,7 @@ python tests/peers                     programs and adapters, and whether they a
 python tests/peers install [NAME...]   install programs of PyPI and npm
 python tests/peers runs [NAME...]      run programs on the small files
 python tests/peers vectors [NAME...]   run implementations on the test vectors
-python tests/peers add FILE...         a row for each record of `i2s conform run --report ndjson=FILE`
+python tests/peers add FILE[+FILE]...  a row for the records that `i2s conform run --report ndjson=FILE` writes
 python tests/peers table ...           the table of what llama.cpp asks of each architecture, from its sources
 python tests/peers matrix ...          what lint finds of what llama.cpp refuses, by kind of damage and architecture
 python tests/peers sound ...           what lint finds in files of llama.cpp's converter and quantiser
@@ -104,12 +104,12 @@ def _runs(names: list[str]) -> int:
 
 def _vectors(names: list[str]) -> int:
     """Write new rows of implementations on the vectors; those that cannot be run keep theirs."""
-    from i2s_spec.conformance.protocol import read_cases
+    from i2s_spec.conformance.protocol import AdapterFault, read_cases
     from i2s_spec.conformance.report import summary
     from i2s_spec.conformance.vectors.all_vectors import write_suite
-    from peers.decoders import row, run_on
+    from peers.decoders import put, row, run_on
 
-    made, missing = [], 0
+    missing = 0
     with tempfile.TemporaryDirectory(prefix="i2s-vectors-") as place:
         folder = Path(place)
         write_suite(folder / "vectors")
@@ -119,30 +119,20 @@ def _vectors(names: list[str]) -> int:
                 continue
             try:
                 run = run_on(each.command(folder), suite)
-            except MissingError as reason:
+            except (MissingError, AdapterFault) as reason:
                 missing += 1
                 print(f"{name}: kept from before: {reason}")
                 continue
-            made.append(row(name, run))
-            print(summary(run))
-    _put(made)
+            put([row(name, run)])
+            print(summary(run), flush=True)
     return int(bool(missing))
 
 
 def _add(names: list[str]) -> int:
-    from peers.decoders import from_record
+    from peers.decoders import from_records, put
 
-    _put([from_record(Path(name)) for name in names])
+    put([from_records([Path(each) for each in name.split("+")]) for name in names])
     return 0
-
-
-def _put(rows: list[dict[str, object]]) -> None:
-    """Put rows into the table, each in the place of the row with its id."""
-    from peers.records import table, write_table
-
-    about = table()
-    found = {each["id"]: each for each in about["decoders"]} | {str(each["id"]): each for each in rows}
-    write_table({**about, "decoders": [found[name] for name in sorted(found)]})
 
 
 if __name__ == "__main__":

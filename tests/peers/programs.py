@@ -157,11 +157,12 @@ PROGRAMS: Final[tuple[Program, ...]] = (
     Program("hyllama", "0.2.2", "npm", "run_hyllama.mjs"),
 )  # fmt: skip
 
-#: Readers that are run on the test vectors alone.
+#: Programs that are run on the test vectors alone.
 READERS: Final[tuple[Program, ...]] = (
     Program("gguf-inspect", "0.1.0", "PyPI"),
     Program("quantbenchx", "0.3.0", "PyPI"),
     Program("c4nary", "0.3.1", "PyPI"),
+    Program("libgguf", "0.2.2", "PyPI", also=("numpy",)),
 )
 
 PROGRAM: Final = {program.name: program for program in (*PROGRAMS, *READERS)}

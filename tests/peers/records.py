@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,12 @@ NUMERICS: Final = "bitnet-golden-1"
 #: Architectures with logits; the others are embedding models, which programs only load.
 _LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58", "bitnet-25", "qwen3-lm")
 
+#: What a record says of a run that a signal ended, and why these do: of such runs the table has numbers alone.
+NO_ANSWER: Final = "no answer"
+_SIGNALS: Final = {
+    "SIGFPE": "a division by zero", "SIGABRT": "an assertion", "died": "an assertion", "SIGSEGV": "a memory fault",
+}  # fmt: skip
+
 #: Files with something that our forward pass leaves out, too: nothing is known of programs that agree with it.
 _LEFT_OUT: Final = ("llama.f16.sub-norms", "qwen3-lm.f16.window")
 
@@ -55,6 +62,7 @@ class Recorder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.endings: Counter[tuple[str, ...]] = Counter()
         self.logits = cache(self._logits)
 
     def _logits(self, name: str) -> Any:
@@ -118,6 +126,7 @@ class Recorder:
             "printed": [] if answer.loads and program.computes else list(answer.printed), "shown": _shown(answer.shown),
             "computed": computed,
         }  # fmt: skip
+        self._without_ending(made)
         finite = bool(answer.log_probabilities) and bool(np.isfinite(np.nanmax(as_floats(answer), axis=1)).all())
         return made | ({"decoded": True} if finite and not computed else {})
 
@@ -144,7 +153,16 @@ class Recorder:
                 "file": file.name, "loads": loads, "end": verdict.word,
                 "printed": [verdict.message] if verdict.message else [], "shown": "", "computed": [],
             }  # fmt: skip
+            self._without_ending(made)
             yield made | ({"decoded": True} if verdict.word == "load" else {})
+
+    def _without_ending(self, made: dict[str, Any]) -> None:
+        """Count a run that a signal ended, and leave out of its record how it did."""
+        if made["loads"] or not made["end"].startswith(("SIG", "died")):
+            return
+        kind = _SIGNALS.get(made["end"], "a signal")
+        self.endings[made["program"], made["version"], made["date"], kind] += 1
+        made |= {"end": NO_ANSWER, "printed": [], "shown": ""}
 
 
 def _computes(program: Program, file: Small) -> bool:
@@ -197,7 +215,7 @@ def wanted(program: Program) -> list[Small]:
 def table() -> dict[str, Any]:
     """The table in the package; an empty one if there is none."""
     if not RECORDS_FILE.is_file():
-        return {"schema_version": SCHEMA_VERSION, "tokens": list(TOKENS), "files": [], "records": [], "decoders": []}
+        return {"schema_version": SCHEMA_VERSION, "tokens": list(TOKENS), "files": [], "records": [], "endings": []}
     found: dict[str, Any] = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
     return found
 
@@ -214,7 +232,7 @@ def make_records(names: Sequence[str], progress: Callable[[str], None]) -> tuple
     """
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     former = table()
-    records, reasons = [], []
+    records, reasons, ran = [], [], set()
     with tempfile.TemporaryDirectory(prefix="i2s-runs-") as folder:
         recorder = Recorder(Path(folder))
         smallest = [file for file in smallest_files() if recorder.makes(file)]
@@ -225,15 +243,25 @@ def make_records(names: Sequence[str], progress: Callable[[str], None]) -> tuple
                 records += [each for each in former["records"] if each["program"] == program.name]
                 reasons += [] if reason == "not asked for" else [reason]
                 continue
+            ran.add(program.name)
             for file in wanted(program):
                 records.append(recorder.record(program, file, date))
                 progress(f"{records[-1]['id']}: {'loads' if records[-1]['loads'] else 'refuses'}")
             if program is LIBRARY:
                 records += recorder.decoded(smallest, date)
         records += taken.rows()
-    about = {**former, "tokens": list(TOKENS), "files": files, "records": records, "devices": taken.devices()}
+        counts = [dict(zip(_ENDING, key, strict=True), count=n) for key, n in recorder.endings.items()]
+    endings = [*(each for each in former["endings"] if each["program"] not in ran), *counts]
+    endings.sort(key=lambda each: [each[name] for name in _ENDING])
+    about = {
+        "schema_version": SCHEMA_VERSION, "tokens": list(TOKENS), "files": files, "records": records,
+        "devices": taken.devices(), "endings": endings,
+    }  # fmt: skip
     return about, reasons
 
+
+#: What runs that a signal ended are counted by.
+_ENDING: Final = ("program", "version", "date", "kind")
 
 #: Fields that are left out where they are empty.
 _OPTIONAL: Final = ("printed", "shown", "computed")
@@ -250,5 +278,5 @@ def as_text(about: dict[str, Any]) -> str:
         return ",\n".join("  " + json.dumps(_filled(row), ensure_ascii=False) for row in rows)
 
     head = f'"schema_version": {about["schema_version"]},\n"tokens": {json.dumps(about["tokens"])}'
-    lists = ",\n".join(f'"{name}": [\n{lines(about[name])}\n]' for name in ("files", "records", "devices", "decoders"))
+    lists = ",\n".join(f'"{name}": [\n{lines(about[name])}\n]' for name in ("files", "records", "devices", "endings"))
     return f"{{\n{head},\n{lists}\n}}\n"

@@ -17,7 +17,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.remote.http_source import CONNECTIONS, FIRST, LEAST_STEP, HttpSource, Transport, wait_of
 from i2s_spec.remote.open import open_remote
-from i2s_spec.remote.policy import Policy, using
+from i2s_spec.remote.policy import Policy, require_public, using
 
 pytestmark = pytest.mark.usefixtures("private")
 
@@ -414,15 +414,24 @@ def test_redirects_are_bounded(server: Server) -> None:
     assert len(server.seen) < 12
 
 
+@pytest.mark.parametrize("place", ["169.254.10.20", "[fe80::1]", "[::ffff:169.254.10.20]", "2851998228"])
+def test_no_redirect_leads_to_a_link_local_address(server: Server, place: str) -> None:
+    """Not even where private networks are allowed: there, clouds keep the secrets of a machine."""
+    server.redirects["/out"] = f"http://{place}/f"
+    with using(Policy(private=True)), pytest.raises(FormatError, match=r"S916.*link-local"):
+        opened(server.url + "/out")
+    require_public("169.254.10.20", "169.254.10.20", Policy(private=True))  # the user may name one
+
+
 def test_a_redirect_to_a_private_network_is_refused(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host that the address names is public; the one that it redirects to is not."""
     from i2s_spec.remote import http_source
 
     real = http_source.require_public
 
-    def named(host: str, numeric: str, policy: Policy) -> None:
+    def named(host: str, numeric: str, policy: Policy, redirected: bool) -> None:
         if host != "127.0.0.1":
-            real(host, numeric, policy)
+            real(host, numeric, policy, redirected)
 
     monkeypatch.setattr(http_source, "require_public", named)
     server.redirects["/out"] = server.other_url + "/f"

@@ -12,7 +12,7 @@ import pytest
 from range_server import Server, Zeros, every, status
 from test_remote_verbs import Said
 
-from i2s_spec.checkpoints import lint_checkpoint as folder_files
+from i2s_spec.checkpoints import folder
 from i2s_spec.checkpoints.lint_checkpoint import lint_checkpoint, lint_folder
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.cluster.check import check, identities
@@ -56,7 +56,8 @@ def test_a_sound_repository(checkpoint: Server) -> None:
     assert "not evaluated: H208, H211, H213; 1 rule on payloads saw only the sample\n" in said.out
     assert "hf://org/check: sampled, no error in what was read\n" in said.out
     read = {seen.path.partition("?")[0].rpartition("/")[2] for seen in checkpoint.seen if "/resolve/" in seen.path}
-    assert read == {"config.json", INDEX, *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3))}
+    texts = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "README.md"}
+    assert read == {INDEX, *texts, *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3))}
     assert all(f"/resolve/{COMMIT}/" in seen.path for seen in checkpoint.seen if "/resolve/" in seen.path)
 
 
@@ -69,9 +70,13 @@ def test_the_report_says_what_was_not_read(
     assert report["not_evaluated"] == ["H208", "H211", "H213"]
     assert report["evaluated_in_part"] == ["H212"]
     assert report["remote"]["version"] == COMMIT
-    content = sum(len(files[name]) for name in files if name.endswith((".safetensors", INDEX)) or name == "config.json")
-    assert 5 <= report["remote"]["requests"] <= len(checkpoint.seen)
-    assert report["remote"]["bytes"] == content  # these files are smaller than the first range
+    assert report["unchecked"] == ["the contents of 'pytorch_model.bin'"]
+    content = sum(len(data) for name, data in files.items() if name != "pytorch_model.bin")
+    lists = sum("/api/" in seen.path for seen in checkpoint.seen)
+    assert report["remote"]["requests"] == len(checkpoint.seen)
+    assert lists > 0
+    assert (report["remote"]["bytes"] - content) % lists == 0  # these files are smaller than the first range
+    assert report["remote"]["bytes"] > content
     whole = lint_checkpoint(REPO, payload="full")
     assert (whole.findings, whole.sampled) == ((), None)
     assert lint_checkpoint(REPO, payload="sample").sampled == ((), (), None)  # the sample covered everything
@@ -143,13 +148,14 @@ def test_one_budget_holds_for_all_files(
 ) -> None:
     most = max(len(data) for data in files.values()) + 1000  # enough for each single file, valid or not
     broken = b"\x01" + bytes(7) + b"{" + bytes(most - 1009)
-    changed(checkpoint, files, **{"a.safetensors": broken, "b.safetensors": broken, INDEX: None})
+    shards = {name: None for name in files if name.endswith(".safetensors")}
+    changed(checkpoint, files, **{**shards, "a.safetensors": broken, "b.safetensors": broken, INDEX: None})
     with using(current()._replace(bytes=most)):
         assert [finding.code for finding in lint_checkpoint(REPO).findings if finding.code[0] == "S"] == ["S917"]
     changed(checkpoint, files)
     limited = lint_checkpoint(REPO, remote=current()._replace(bytes=most))
     assert [finding.code for finding in limited.findings] == ["S917"]
-    monkeypatch.setattr(folder_files, "MOST_SHARDS", 2)
+    monkeypatch.setattr(folder, "MOST_SHARDS", 2)
     assert ["2 shards" in finding.message for finding in lint_checkpoint(REPO).findings] == [True]
 
 

@@ -13,11 +13,14 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from examples import share
 from range_server import Server, Zeros, every, status
 
 from i2s_spec.cli import main
+from i2s_spec.cli.verbs import VERBS as VERBS_OF_CLICK
+from i2s_spec.cli.verbs import cli
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
@@ -84,16 +87,50 @@ def test_diff_and_decode(url: str, model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
-@pytest.mark.parametrize("verb", ["lint", "show", "dump", "identify", "hash", "diff", "decode"])
-def test_a_server_that_gives_nothing_has_an_exit_code(url: str, server: Server, verb: str, tmp_path: Path) -> None:
-    more = {"diff": [url], "decode": [TENSOR, str(tmp_path / "out.npy")]}.get(verb, [])
-    refused = Said(verb, url, *more)
+#: Every verb that reads a GGUF file, with what it needs besides.
+VERBS = [
+    "lint URL", "show URL", "dump URL", "doctor URL", "identify URL", f"decode URL {TENSOR} OUT.npy", "hash URL",
+    "diff URL URL", "convert URL OUT --to interleave-64", "quantize URL -o OUT --also blk.0.ffn_norm.weight",
+    "export URL -o OUT", "fix URL -o OUT", "sanitize URL -o OUT",
+    "run URL --tokens 1,2 -n 1", "perplexity URL --tokens 1,2,3,4,5,6,7,8 --context 4", "embed URL --text x",
+    "golden record URL --tokens 1,2 -o OUT",
+]  # fmt: skip
+
+
+def filled(line: str, url: str, folder: Path) -> list[str]:
+    names = {"URL": url, "OUT": str(folder / "out"), "OUT.npy": str(folder / "out.npy")}
+    return [names.get(word, word) for word in line.split()]
+
+
+@pytest.mark.parametrize("line", VERBS)
+def test_a_server_that_gives_nothing_has_an_exit_code(url: str, server: Server, line: str, tmp_path: Path) -> None:
+    argv = filled(line, url, tmp_path)
+    refused = Said(*argv)
     assert refused.status == 5
-    assert "127.0.0.1 is in no public network; --allow-private allows it" in refused.out + refused.err
+    assert "127.0.0.1 is in no public network; --allow-private allows it" in " ".join(
+        (refused.out + refused.err).split()
+    )
     assert server.seen == []
     server.faults.append(every(1, status(404)))
-    assert Said(verb, "--allow-private", url, *more).status == 5
+    gone = Said(*argv, "--allow-private")
+    assert gone.status == 5
+    assert "404" in gone.out + gone.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", [each for each in VERBS if each.split()[0] in ("convert", "fix", "run", "golden")])
+def test_verbs_that_make_something_read_addresses(url: str, line: str, tmp_path: Path) -> None:
+    assert Said(*filled(line, url, tmp_path), "--allow-private").status == 0
+
+
+def test_every_verb_that_reads_is_listed() -> None:
+    """Verbs whose first argument is a file have the options of addresses; the others read none."""
+    listed = {line.split()[0] for line in VERBS} | {"validate", "import", "verify"}
+    for name in VERBS_OF_CLICK:
+        command = cli.get_command(click.Context(cli), name)
+        leaves = command.commands.values() if isinstance(command, click.Group) else [command]
+        has = any(option.name == "allow_private" for leaf in leaves for option in leaf.params)
+        assert has == (name in listed), name
 
 
 def test_limits_of_a_verb(url: str) -> None:
@@ -245,7 +282,7 @@ def test_a_sample_is_never_reported_as_plain_ok(large: Path, server: Server, for
         totals.add(report.as_dict())
         text = written.begin() + written.file(report) + written.end(totals)
         assert "sampled" in text
-        if form == "shields":  # a badge shows only a few words
+        if form in ("shields", "statistics"):  # which show only a few words
             continue
         assert "I205" in text
         assert ("requests" in text) == place.startswith("http")

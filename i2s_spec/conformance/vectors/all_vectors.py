@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.conformance.mistakes import FLAGS
+from i2s_spec.conformance.operations import PROTOCOL
 from i2s_spec.conformance.vectors import files, models, payloads
 from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector, canonical_json
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 
 #: Version of the suite: a minor version adds vectors, a major one changes answers.
-SUITE_VERSION: Final = "1.0.0"
-
-#: Version of the protocol to which `args`, `compare` and answers belong.
-PROTOCOL: Final = "i2s-cp/1"
+SUITE_VERSION: Final = "1.1.0"
 
 MANIFEST: Final = "manifest.json"
 
@@ -67,11 +65,14 @@ def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> 
         if draft.name not in lines:
             continue
         line = lines[draft.name]
-        vectors.append(_vector(draft, line, draft.flags if declared else _flags(line), places))
+        twin = lines[draft.twin].id if draft.twin in lines else None
+        vectors.append(_vector(draft, line, draft.flags if declared else _flags(line), twin, places))
     return Suite(SUITE_VERSION, tuple(sorted(vectors, key=lambda vector: vector.id)))
 
 
-def _vector(draft: Draft, line: ledger.LedgerLine, flags: tuple[str, ...], places: dict[str, str]) -> Vector:
+def _vector(
+    draft: Draft, line: ledger.LedgerLine, flags: tuple[str, ...], twin: str | None, places: dict[str, str]
+) -> Vector:
     """A draft with its id; equal bytes are stored once, at the path of the first vector that has them."""
 
     def blob(data: bytes | None, digest: str, ending: str) -> Blob | None:
@@ -86,7 +87,7 @@ def _vector(draft: Draft, line: ledger.LedgerLine, flags: tuple[str, ...], place
     return Vector(
         line.id, draft.op, draft.clause, draft.requirement, draft.rule, draft.features, flags, draft.verdict,
         draft.phase, draft.compare, line.since, draft.comment, draft.args, draft.json, given,
-        blob(draft.second, line.second, "in2"), answer,
+        blob(draft.second, line.second, "in2"), answer, twin,
     )  # fmt: skip
 
 
@@ -160,7 +161,7 @@ def write_suite(target: str | os.PathLike[str], *, force: bool = False) -> Writt
 def suite_files() -> Iterator[tuple[str, bytes]]:
     """Every file of an exported suite, by its path, in a fixed order."""
     made = suite()
-    yield MANIFEST, json_text(manifest(made))
+    yield MANIFEST, manifest_text(made)
     yield "flags.json", json_text(flags(made))
     yield "flags.txt", "".join(f"{name}\n" for name in sorted(flags(made))).encode("ascii")
     yield "features.txt", "".join(f"{name}\n" for name in sorted(FEATURES)).encode("ascii")
@@ -171,6 +172,15 @@ def suite_files() -> Iterator[tuple[str, bytes]]:
     yield from sorted(_data(made).items())
     for vector in made:
         yield f"files/{vector.id}.i2sv", single_file(vector)
+
+
+def manifest_text(made: Suite) -> bytes:
+    """`manifest.json`: a line for each vector."""
+    head, lines = manifest(made), []
+    for entry in head.pop("vectors"):
+        lines.append(json.dumps(entry, ensure_ascii=True))
+    vectors = ",\n  ".join(lines)
+    return f'{json.dumps(head)[:-1]}, "vectors": [\n  {vectors}\n]}}\n'.encode("ascii")
 
 
 def manifest(made: Suite) -> dict[str, Any]:
@@ -223,8 +233,8 @@ def _data(made: Suite) -> dict[str, bytes]:
 #: The first line of every such file.
 FIRST: Final = "i2s-vector: 1"
 
-#: Larger parts, which belong to whole models, are named but not included.
-LARGEST: Final = 8 << 10
+#: Larger parts are named but not included.
+LARGEST: Final = 1 << 10
 
 
 def single_file(vector: Vector) -> bytes:
@@ -240,7 +250,7 @@ def _blobs(vector: Vector) -> dict[str, Blob | None]:
 
 
 def _lines(vector: Vector) -> Iterator[tuple[str, str]]:
-    for name in ("id", "op", "clause", "requirement", "rule", "verdict", "phase", "since", "comment"):
+    for name in ("id", "op", "clause", "requirement", "rule", "verdict", "phase", "twin", "since", "comment"):
         if (value := getattr(vector, name)) is not None:
             yield name, value
     for name in ("features", "flags"):

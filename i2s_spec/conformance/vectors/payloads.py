@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ORDERS: Final = ("bit-order", "group-stride", "layout-as-sequential")
+_BLOCKS: Final = ("scale-first-row", "scale-in-blocks", "codes-four-values")
 _CODES: Final = ("code-map", "sign-swapped", "signed-shift")
 
 #: float32 scales that readers treat differently, by name: bits, what is special, and the bugs that they show.
@@ -36,7 +37,7 @@ _SCALES: Final[tuple[tuple[str, int, str, tuple[str, ...]], ...]] = (
     ("one", 0x3F800000, "A scale of 1: weights are the trits themselves.", ()),
     ("no-half", 0x3F4CCCCD, "0.8 is no F16 number: a scale that was rounded to F16 shows in the last bits.",
      ("scale-as-f16", "scale-as-bf16", "scale-ignored", "scale-reciprocal", "scale-twice", "scale-place", "scale-in-front",
-      "scale-byte-order", "tail-forgotten")),
+      "scale-byte-order", "tail-forgotten", *_BLOCKS)),
     ("bf16-neighbour", 0x3F808001, "The bits differ from those of bfloat16 1.0039 in the last place.", ("scale-as-bf16",)),
     ("smallest-normal", 0x00800000, "The smallest normal float32.", ("scale-as-f16",)),
     ("subnormal", 0x00345678, "A subnormal scale: programs that flush these to zero give zeros.", ("subnormal-flushed",)),
@@ -144,7 +145,8 @@ def _layouts() -> Iterator[Draft]:
         canonical = layout == CANONICAL.layout.name
         comment = "Rows and groups all differ, so that no other order of reading passes by luck."
         flags = (*_ORDERS, *_CODES, f"layout-not-{name}", "transposed", "offset-by-one",
-                 "offset-by-a-group", "unsigned-trits", "nibbles-swapped", "rows-as-ne0")  # fmt: skip
+                 "offset-by-a-group", "unsigned-trits", "nibbles-swapped", "rows-as-ne0", "codes-four-values",
+                 "absolute-values")  # fmt: skip
         yield decode(f"{name}/differing", vector.trits(f"{name}/differing", 8, 384), comment, dialect=layout, flags=flags,
                      clause="5.3" if canonical else "5.5", requirement="R5.5-1")  # fmt: skip
         one = np.zeros((4, 128), dtype=np.int8)
@@ -154,7 +156,7 @@ def _layouts() -> Iterator[Draft]:
                      clause="5.3" if canonical else "5.5")  # fmt: skip
         ramp = (np.arange(512).reshape(4, 128) ** 2 + 3 * np.arange(512).reshape(4, 128)) % 3 - 1
         yield dequant(f"{name}/weights", native.pack(ramp, 0.8, layout), (4, 128), "The same order, as weights.",
-                      dialect=layout, flags=(f"layout-not-{name}", "scale-ignored"))  # fmt: skip
+                      dialect=layout, flags=(f"layout-not-{name}", "scale-ignored", *_BLOCKS))  # fmt: skip
 
 
 def _bytes() -> Iterator[Draft]:
@@ -196,7 +198,7 @@ def _shapes() -> Iterator[Draft]:
         yield Draft(f"i2_s/decode/remainder-{elements}", "decode", "5.3", data, f"{elements} elements are not whole blocks: "
                     "no two programs read the rest alike.", args=arguments((1, elements)),
                     features=("type.i2_s", "layout.x86-128", "strict.shapes"), flags=("remainder-accepted",),
-                    verdict="invalid", phase="info", rule=rule,
+                    twin="i2_s/decode/bytes-of-55", verdict="invalid", phase="info", rule=rule,
                     requirement="R5.3-1" if rule == "I102" else "R5.2-1")  # fmt: skip
 
 
@@ -213,12 +215,14 @@ def _code_maps() -> Iterator[Draft]:
 def _scales() -> Iterator[Draft]:
     trits = vector.trits("scales", 2, 128)
     for name, bits, comment, flags in _SCALES:
-        yield dequant(f"scale/{name}", _with_scale(trits, bits), (2, 128), comment, flags=flags)
+        made = dequant(f"scale/{name}", _with_scale(trits, bits), (2, 128), comment, flags=flags)
+        yield replace(made, features=(*made.features, "subnormals")) if "subnormal-flushed" in flags else made
     for name, bits, rule, comment in _BAD_SCALES:
         made = dequant(f"scale/{name}", _with_scale(trits, bits), (2, 128), comment, requirement="R6.2-2")
         yield replace(made, verdict="either", rule=rule, compare={"class": "exact"})
         yield replace(made, name=f"i2_s/dequant/scale/{name}/refused", expected=None, verdict="invalid", phase="payload",
                       rule=rule, compare={"class": "exact"}, features=(*made.features, "strict.scales"),
+                      twin="i2_s/dequant/scale/one",
                       flags=("scale-not-checked",), comment=f"{comment} Who checks scales refuses it.")  # fmt: skip
     zeros = np.zeros((1, 128), dtype=np.int8)
     yield dequant("scale/zero-of-zeros", native.pack(zeros, 0.0), (1, 128), "A tensor of zeros may have the scale 0: no "
@@ -254,7 +258,7 @@ def _tails() -> Iterator[Draft]:
         yield Draft(f"i2_s/dequant/tail/without-{cut}", "dequant", "6.1", (payload + scale + bytes(28))[:-cut],
                     f"The data lacks {word}.", args=arguments((2, 128)), features=(*features(), "strict.extent"),
                     flags=("tail-forgotten",), verdict="invalid", phase="extent", requirement="R6.1-1", rule="I104",
-                    compare={"class": "bits"})  # fmt: skip
+                    twin="i2_s/dequant/tail/old-memory", compare={"class": "bits"})  # fmt: skip
 
 
 def _refused() -> Iterator[Draft]:
@@ -263,10 +267,10 @@ def _refused() -> Iterator[Draft]:
         data[at] = data[at] & ~(3 << shift) | 3 << shift
         made = Draft(f"i2_s/decode/code-3/{name}", "decode", "5.4", bytes(data), f"Code 3 once, in byte {at}.",
                      args=arguments((2, 128)), features=(*features(), "strict.codes"), requirement="R5.4-1", rule="I201",
-                     flags=("code-three",), verdict="invalid", phase="payload")  # fmt: skip
+                     flags=("code-three",), verdict="invalid", phase="payload", twin="i2_s/decode/bytes-of-55")  # fmt: skip
         yield made
-    yield replace(made, name="i2_s/decode/code-3/survived", verdict="survive", phase=None, features=features(), flags=(),
-                  comment="Code 3 once, to programs that do not check: any answer but a crash.")  # fmt: skip
+    yield replace(made, name="i2_s/decode/code-3/survived", verdict="survive", phase=None, twin=None, features=features(),
+                  flags=(), comment="Code 3 once, to programs that do not check: any answer but a crash.")  # fmt: skip
 
 
 def _with_scale(trits: NDArray[np.int8], bits: int) -> bytes:
@@ -281,15 +285,18 @@ TYPE_NAMES: Final = {
     name: {"Q2_0_G128": "q2_0.g128"}.get(name, name.lower()) for name in BLOCK_LAYOUTS
 }  # fmt: skip
 
+#: The mistakes that digits of base 3 invite.
+_DIGITS: Final = ("digits-by-division", "digits-reversed", "digits-not-cut")
+
 #: The mistakes that a type invites, by how it is built.
 _MISTAKES: Final[dict[str, tuple[str, ...]]] = {
     "Q2_0": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-64-as-128", "group-as-interleave"),
     "Q2_0_G128": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-128-as-64", "group-as-interleave"),
     "PQ2_0": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-128-as-64", "group-as-interleave"),
-    "PTQ1_0": ("ptq1_0-sequential", "ptq1_0-qh-first", "ptq1_0-d-first", "digits-by-division", "digits-reversed"),
-    "TQ1_0": ("tq1_0-sequential", "tq1_0-qh-first", "digits-by-division", "digits-reversed"),
+    "PTQ1_0": ("ptq1_0-sequential", "ptq1_0-qh-first", "ptq1_0-d-first", *_DIGITS),
+    "TQ1_0": ("tq1_0-sequential", "tq1_0-qh-first", *_DIGITS),
     "TQ2_0": ("tq2_0-bits-reversed", "tq2_0-sequential", "tq2_0-d-first"),
-    "IQ1_BN": ("iq1_bn-sequential", "digits-reversed", "scale-per-tensor"),
+    "IQ1_BN": ("iq1_bn-sequential", "digits-reversed", "digits-not-cut", "scale-per-tensor"),
     "IQ2_BN": ("iq2_bn-sequential", "iq2_bn-bits-reversed", "scale-per-tensor"),
 }
 
@@ -336,8 +343,11 @@ def _of(type: str) -> Iterator[Draft]:
         twos = values.copy()
         twos[vector.integers(f"{name}/twos", values.size, 5).reshape(shape) == 0] = 2
         data = blocks_native.pack(twos, scales, type)
-        yield _dequant(type, "code-3", data, shape, "Code 3 is +2 times the scale.", flags=("code-three-weight",))
-        yield _decode(type, "code-3", data, shape, "Code 3 is +2.", flags=("code-three-weight",))
+        for made in (
+            _dequant(type, "code-3", data, shape, "Code 3 is +2 times the scale.", flags=("code-three-weight",)),
+            _decode(type, "code-3", data, shape, "Code 3 is +2.", flags=("code-three-weight",)),
+        ):
+            yield replace(made, features=(*made.features, "codes.plus-two"))
     if layout.fourth == "reserved":
         bad = bytearray(blocks_native.pack(values, scales, type))
         places = [i for i in range(len(bad)) if i % layout.nbytes not in _scale_bytes(type)]
@@ -346,6 +356,7 @@ def _of(type: str) -> Iterator[Draft]:
             type, "code-3", bytes(data), shape, "Code 3 once: no quantizer writes it.", flags=("code-three",)
         )
         yield replace(made, data=bytes(bad), expected=None, verdict="invalid", phase="payload", rule="B101",
+                      twin=f"{name}/decode/differing",
                       requirement="R5.6-1", features=(*made.features, "strict.codes"))  # fmt: skip
     if layout.coding == "digits":
         raw = bytearray(blocks_native.pack(values, scales, type))

@@ -25,20 +25,6 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What a decoder can be asked to do.
-OPS: Final = (
-    "container", "decode", "dequant", "quantize", "activation", "bitlinear", "forward", "tokenize", "verdict",
-)  # fmt: skip
-
-#: What a decoder has to do with the input.
-VERDICTS: Final = ("valid", "invalid", "either", "survive")
-
-#: The parts of a file in which a fault can be known, in the order in which they are read.
-PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "semantics")
-
-#: How an answer is compared.
-COMPARISONS: Final = ("bits", "exact", "ulp", "rtol", "rank", "corr")
-
 
 @dataclass(frozen=True)
 class Blob:
@@ -71,7 +57,7 @@ class Vector:
     """One question to a decoder, and its answer.
 
     :param id: `I2S-0042`; never reused for another vector
-    :param op: one of `OPS`
+    :param op: one of `OPERATIONS`
     :param clause: of the specification
     :param requirement: its number, or None
     :param rule: the linter's code for the fault, or None
@@ -84,6 +70,7 @@ class Vector:
     :param comment: what is special about it
     :param args: of the operation
     :param json: the answer, or the part of it, that is JSON; else None
+    :param twin: of invalid input, the id of the sound vector that it is a change of; else None
     """
 
     id: str
@@ -103,6 +90,7 @@ class Vector:
     input_blob: Blob
     second_blob: Blob | None = None
     expected_blob: Blob | None = None
+    twin: str | None = None
 
     def input(self) -> bytes:
         """What the decoder is given: a payload, floats, or a file."""
@@ -148,6 +136,8 @@ class Vector:
         }
         if self.second_blob is not None:
             entry["second"] = _blob_entry(self.second_blob)
+        if self.twin is not None:
+            entry["twin"] = self.twin
         return {**entry, "args": dict(self.args), "expected": expected}
 
     @classmethod
@@ -171,7 +161,7 @@ class Vector:
             entry["id"], entry["op"], entry["clause"], entry["requirement"], entry["rule"], tuple(entry["features"]),
             tuple(entry["flags"]), entry["verdict"], entry["phase"], entry["compare"], entry["since"], entry["comment"],
             entry["args"], entry["expected"].get("json"), given, blob(entry.get("second"), "sha256"),
-            blob(entry["expected"], "digest"),
+            blob(entry["expected"], "digest"), entry.get("twin"),
         )  # fmt: skip
 
 
@@ -219,6 +209,7 @@ class Draft:
     """A vector without an id; the fields are those of `vector.Vector`.
 
     :param name: stable and unique; the ledger finds the id by it
+    :param twin: of invalid input, the name of the draft that it is a change of
     """
 
     name: str
@@ -237,6 +228,7 @@ class Draft:
     phase: str | None = None
     requirement: str | None = None
     rule: str | None = None
+    twin: str | None = None
 
 
 # --- pseudo-random numbers -------------------------------------------------------------------------------------------
@@ -286,8 +278,12 @@ FEATURES: Final = {
     "type.ptq1_0": "type 143, PTQ1_0",
     "type.tq1_0": "type 34, TQ1_0",
     "type.tq2_0": "type 35, TQ2_0",
+    "type.mxfp4": "type 39, MXFP4",
+    "type.nvfp4": "type 40, NVFP4",
+    "type.q1_0": "type 41, Q1_0",
     "type.iq1_bn": "type 134, IQ1_BN",
     "type.iq2_bn": "type 135, IQ2_BN",
+    "type.f16": "type 1, F16, in the matrices of a model",
     "type.tl1": "TL1, with the tiles of its kernel",
     "type.tl2": "TL2, with the tiles of its kernel",
     **{
@@ -297,6 +293,8 @@ FEATURES: Final = {
     "codes.zero-first": "the code map zero-first",
     "codes.twos-complement": "the code map twos-complement",
     "codes.offset-2": "the code map offset-2",
+    "codes.plus-two": "code 3 of Q2_0 and PQ2_0 as +2; a reader of ternary values only lacks it",
+    "subnormals": "gives subnormal weights as they are; a program that flushes them to 0 lacks it",
     "tail.replicated-8": "tails with the scale eight times",
     "rows.partial": "rows that are no multiple of a block",
     "big-endian": "big-endian files",

@@ -28,6 +28,7 @@ from i2s_spec.golden.diagnosis.graph_mistakes import share_of_nonzeros
 from i2s_spec.golden.diagnosis.patterns import listed
 from i2s_spec.golden.result import Diagnosis
 from i2s_spec.model.reference import bitlinear, matmul
+from i2s_spec.model.reference.attention import visible
 from i2s_spec.model.weights import Ternary
 
 if TYPE_CHECKING:
@@ -468,9 +469,9 @@ def soft_max_sums(c: Context) -> Iterator[Solved]:
             return
         scale = np.float64(np.float32(c.node.settings["scale"]))
         scores = c.inputs[0].astype(np.float64) * scale
-        if c.node.settings["causal"]:
-            seen_by = np.arange(scores.shape[2])[None, :] <= np.arange(scores.shape[1])[:, None]
-            scores = np.where(seen_by, scores, -np.inf)
+        settings = c.node.settings
+        seen_by = visible(*scores.shape[1:], 0, settings["causal"], settings["window"])
+        scores = np.where(seen_by, scores, -np.inf)
         largest = scores.max(axis=-1)[np.ix_(heads, tokens)]
         found = _constant(term * np.exp(largest[usable]), error * np.exp(largest[usable]))
         if found is not None and found > 0:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -50,12 +50,19 @@ class FamilyFacts(NamedTuple):
 class CheckpointFacts:
     """A folder of safetensors.
 
+    `family` is None if it is not known; `unknown` says why, and `foreign` in what form another program quantized the
+    weights, both in words that need no escaping.
+
     :param config: config.json; empty if it cannot be read
     :param index: the index file as JSON; None if there is none
     :param files: names of the files of the folder
-    :param shards: the tensors of each safetensors file that can be read
-    :param family: None if it is not known; `unknown` says why, in words that need no escaping
+    :param shards: the tensors of each safetensors file of the model that can be read
     :param reading: how much of the weights is read: `full`, `sample` or `none`
+    :param unreadable: names of the files that have a finding because they cannot be read
+    :param notes: what users should know of the choice of shards, in sentences
+    :param texts: texts that programs render or print: file, what it is in words that need no escaping, whether it is
+        a template, and the text
+    :param code: files that execute code when they are loaded, or that name such files, and what each is
     """
 
     def __init__(
@@ -64,17 +71,24 @@ class CheckpointFacts:
         index: Mapping[str, Any] | None,
         files: frozenset[str],
         shards: Mapping[str, Mapping[str, Stored]],
-        family: FamilyFacts | None,
-        unknown: str,
         reading: str,
+        *,
+        unreadable: frozenset[str] = frozenset(),
+        notes: Sequence[str] = (),
+        texts: Sequence[tuple[str, str, bool, str]] = (),
+        code: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.config = config
         self.index = index
         self.files = files
         self.shards = shards
-        self.family = family
-        self.unknown = unknown
+        self.family: FamilyFacts | None = None
+        self.unknown = self.foreign = ""
         self.reading = reading
+        self.unreadable = unreadable
+        self.notes = notes
+        self.texts = texts
+        self.code = code
 
     @cached_property
     def tensors(self) -> dict[str, Stored]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from i2s_spec.compare.known_weights import ReferenceWeights
     from i2s_spec.gguf.data_shift import Shift
     from i2s_spec.gguf.meanings import NumberReading
+    from i2s_spec.gguf.writer_forms import WriterForm
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.survey_reader import SurveyReader
     from i2s_spec.linter.rule import Finding
@@ -263,6 +264,18 @@ class Subject:
     def has_i2s(self) -> bool:
         """Whether there is an I2_S tensor of a sound shape."""
         return any(True for _ in self.i2s())
+
+    @cached_property
+    def writer_form(self) -> WriterForm | None:
+        """The form of a single writer that the file has; None for the usual one."""
+        from i2s_spec.gguf.writer_forms import writer_form
+
+        return writer_form(self.file) if self.has_i2s else None
+
+    @property
+    def lacks_tails(self) -> bool:
+        """Whether the form of the file is one without tails: what follows from that is said once, by I317."""
+        return self.writer_form is not None and not self.writer_form.tail
 
     def is_stray_scale(self, name: bytes) -> bool:
         """Whether a name is that of a scale which belongs into a tail: NAME.weight_scale and its like in a file with

@@ -45,7 +45,36 @@ _SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith"
 #: Keywords that end the condition on one message.
 _ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
 _SENTENCE: Final = r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}"
+#: A text for str.format whose places name at most a value, and say how it is written in at most two digits.
+_PLACES: Final = r"(?s)(?:[^{}]|\{\{|\}\}|\{\w*(?:![rsa])?(?::[^{}\d]{0,4}\d{0,2}(?:\.\d{1,2})?[^{}\d]?)?\})*+"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: Characters that nobody sees: soft hyphen, zero-width and directional marks, tags, spare variation selectors.
+_UNSEEN: Final = "[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e01ff]"
+#: Marks of turns, as vocabularies write them.
+_MARK: Final = r"<\|\w{1,40}\|>|</?s>|\[/?(?:INST|SYS)\]|<(?:start|end)_of_turn>|<(?:bos|eos)>"
+_COMPARES: Final = frozenset(
+    {"<", ">", "<=", ">=", "==", "!=", "in", "startswith", "endswith", "find", "eq", "gt", "lt"}
+)
+#: Idioms of injected instructions, and words of which each has one. That calls of functions stay unmentioned is usual.
+_IDIOM_WORDS: Final = (
+    "ignore",
+    "disregard",
+    "forget",
+    "secretly",
+    "silently",
+    "the user",
+    "users",
+    "anyone",
+    "anybody",
+)
+_WHOM: Final = r"(?:the )?(?:users?|people|anyone|anybody|person)\b"
+_IDIOMS: Final = (
+    r"(?i)\b(?:ignore|disregard|forget) (?:all |any |everything )?(?:of )?(?:the |your |my |these )?"
+    r"(?:previous|prior|earlier|above|preceding|system) (?:instruction|message|prompt|rule|direction)"
+    rf"|\b(?:do not|don't|never|without|must not|not) (?:tell|inform|warn|alert|notify)(?:ing)? {_WHOM}"
+    r"(?! about (?:function|tool))"
+    r"|\b(?:secretly|silently) (?:add|insert|append|include|send|recommend|replace|change)"
+)
 _OF_WORDS: Final = _LETTERS + " .'-"
 
 
@@ -83,7 +112,11 @@ def _found(source: str, whole: bool) -> list[Hazard]:
         loops(code),
         (hazard for part in code for hazard in grown(part)),
         recursions(code),
+        multiplied(code),
         _triggers(source, parts),
+        _escaped(source, code),
+        _gates(code),
+        _instructions(source, parts),
     )
     for search in searches:
         found += islice(search, MOST_HAZARDS)
@@ -106,7 +139,7 @@ def _reaches(part: Part) -> Iterator[Hazard]:
         if token.kind == "name":
             if before == "." and leads_out(token.value):
                 what = "an attribute of the interpreter"
-            elif before == "." and token.value == "format" and after == "(":
+            elif before == "." and token.value == "format" and _called_format(tokens, i):
                 what = "str.format, which has been used to leave sandboxes"
             elif before == "|" and token.value == "attr":
                 what = "an attribute that is named by a value"
@@ -126,6 +159,16 @@ def _reaches(part: Part) -> Iterator[Hazard]:
         if first is not None and "_" in joined and (_names_attribute(joined) or _names_attribute(joined[::-1])):
             yield Hazard("reach", first.start, token.stop, "the name of an attribute of the interpreter")
             joined, first = "", None
+
+
+def _called_format(tokens: tuple[Token, ...], at: int) -> bool:
+    """Whether str.format is called, or taken from a text, and its text does more than to name values."""
+    first = at - 1
+    while first and tokens[first - 1].kind == "text":  # Jinja joins texts that follow each other
+        first -= 1
+    if first == at - 1:
+        return _value(tokens, at + 1) == "("
+    return re.fullmatch(_PLACES, "".join(token.value for token in tokens[first : at - 1])) is None
 
 
 def _names_attribute(text: str) -> bool:
@@ -155,14 +198,46 @@ def _unpaired(parts: list[Part]) -> list[Hazard]:
     return [Hazard("broken", opened[-1].start, opened[-1].stop, "a block that does not end")] if opened else []
 
 
-def _asks_for_a_word(part: Part, contents: set[str]) -> bool:
-    """Whether a statement tests for an ordinary word in a message; `contents` are names for the message's content."""
+#: An expression as the values of its tokens, such as `message`, `.`, `content`.
+_Expression = tuple[str, ...]
+
+
+def _spelled(tokens: Iterable[Token]) -> _Expression:
+    return tuple(f"'{token.value}'" if token.kind == "text" else token.value for token in tokens)
+
+
+def _mappings(part: Part) -> set[_Expression]:
+    """What a condition requires to be a mapping: `x is mapping`, which nothing but `and` joins to the rest of it."""
+    required, operand, depth = set[_Expression](), list[str](), 0
+    for token in (*part.tokens[1:], Token("name", 0, 0, "and")):
+        depth += token.kind == "sign" and token.value in _OPEN
+        depth -= token.kind == "sign" and token.value in ")]}"
+        if token.kind != "name" or depth or token.value not in ("and", "or"):
+            operand += _spelled((token,))
+            continue
+        if token.value == "or":
+            return set()
+        if operand[-2:] == ["is", "mapping"] and len(operand) < _MOST and len(required) < _NESTED:
+            required.add(tuple(operand[:-2]))
+        operand = []
+    return required
+
+
+def _asks_for_a_word(part: Part, contents: set[str], mappings: set[_Expression]) -> bool:
+    """Whether a statement tests for an ordinary word in a message.
+
+    :param contents: names for the message's content
+    :param mappings: what is a mapping here, in which a word is the name of a field
+    """
     tokens = part.tokens
     for i, token in enumerate(tokens):
         if token.kind != "text" or not _is_word(token.value):
             continue
         asked: Iterable[Token] = ()
         if i + 2 < len(tokens) and tokens[i + 1].value == "in":  # 'word' in message['content']
+            rest = _spelled(tokens[i + 2 : i + 2 + _MOST]) if mappings else ()
+            if any((*rest, "and")[: len(each) + 1] in ((*each, "and"), (*each, ")")) for each in mappings):
+                continue
             asked = takewhile(lambda t: t.kind != "name" or t.value not in _ENDS, tokens[i + 2 : i + 16])
         elif i > 3 and tokens[i - 1].value == "(" and tokens[i - 2].value in _SEARCHES:  # content.find('word')
             asked = takewhile(
@@ -178,18 +253,27 @@ def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
     depth, asked = 0, list[tuple[int, Part]]()
     stated = 0
     contents = {"content"}
+    mappings: list[tuple[int, set[_Expression]]] = []  # of each open `if`, with how many names were set before it
+    names = 0
     for part in parts:
-        if part.word == "set" and len(part.tokens) > 1 and any(t.value in contents for t in part.tokens[2:]):
-            contents.add(part.tokens[1].value)
+        if part.word in ("set", "for", "macro") and len(part.tokens) > 1:
+            if part.word == "set" and any(t.value in contents for t in part.tokens[2:]):
+                contents.add(part.tokens[1].value)
+            names += 1
         if part.word == "if":
             depth += 1
-        if part.word in ("if", "elif") and _asks_for_a_word(part, contents):
+            mappings.append((names, set()))
+        if part.word in ("if", "elif", "else") and mappings:
+            mappings[-1] = names, _mappings(part) if part.word != "else" else set()
+        known = set[_Expression]().union(*(each for at, each in mappings[-_NESTED:] if at == names))
+        if part.word in ("if", "elif") and _asks_for_a_word(part, contents, known):
             asked.append((depth, part))
         elif part.word in ("else", "endif", "elif"):
             while asked and asked[-1][0] >= depth:
                 asked.pop()
         if part.word == "endif":
             depth = max(0, depth - 1)
+            del mappings[-1:]
         if asked and part.kind != "statement" and stated < MOST_HAZARDS:
             texts = [source[part.start : part.stop]] if part.kind == "text" else [
                 token.value for token in part.tokens if token.kind == "text"
@@ -203,6 +287,53 @@ def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
                     where.stop,
                     "a sentence that appears only if a message contains a certain word",
                 )
+
+
+def _escaped(source: str, code: list[Part]) -> Iterator[Hazard]:
+    """Texts whose escapes stand for characters that are not seen, or for the marks of a turn."""
+    for part in code:
+        for token in part.tokens:
+            written = source[token.start : token.stop]
+            if token.kind != "text" or "\\" not in written:
+                continue
+            if len(re.findall(_UNSEEN, token.value)) > len(re.findall(_UNSEEN, written)):
+                yield Hazard("unseen", token.start, token.stop, "invisible characters")
+            marks = re.findall(_MARK, token.value)
+            if len(marks) > len(re.findall(_MARK, written)):
+                yield Hazard("mark", token.start, token.stop, "a control token")
+
+
+def _gates(code: list[Part]) -> Iterator[Hazard]:
+    """Conditions that compare the date with something."""
+    dates = {"date_string", "strftime_now"}
+    for part in code:
+        tokens = part.tokens
+        if part.word == "set" and len(tokens) > 1 and any(token.value == "strftime_now" for token in tokens[2:]):
+            dates.add(tokens[1].value)
+        for i, token in enumerate(tokens):
+            if token.kind != "name" or token.value not in ("if", "elif"):
+                continue
+            asked = list(takewhile(lambda t: t.kind != "name" or t.value != "else", tokens[i + 1 : i + 1 + _MOST]))
+            named = any(t.kind == "name" and t.value in dates for t in asked)
+            compared = any(t.value in _COMPARES and t.kind != "text" for t in asked)
+            with_date = any(t.kind == "number" or (t.kind == "text" and t.value and "%" not in t.value) for t in asked)
+            if named and compared and with_date:
+                yield Hazard("gate", token.start, asked[-1].stop, "a condition that depends on the date")
+
+
+def _instructions(source: str, parts: list[Part]) -> Iterator[Hazard]:
+    """Sentences that tell the model to pass over its instructions, or to keep something from the user."""
+    for part in parts:
+        pieces = [(part.start, 0, source[part.start : part.stop])] if part.kind == "text" else [
+            (token.start, token.stop - token.start, token.value) for token in part.tokens if token.kind == "text"
+        ]  # fmt: skip
+        for start, length, text in pieces:
+            small = text.lower()
+            found = re.search(_IDIOMS, text) if any(word in small for word in _IDIOM_WORDS) else None
+            if found is not None:
+                begin = start + found.start() if part.kind == "text" else start
+                stop = start + found.end() if part.kind == "text" else start + length
+                yield Hazard("idiom", begin, stop, "an instruction that overrides others or is kept from the user")
 
 
 # --- computed names, growing texts, recursive macros -----------------------------------------------------------------
@@ -241,7 +372,9 @@ def computed_names(part: Part) -> Iterator[Hazard]:
         before = tokens[i - 1] if i else None
         if token.kind == "sign" and token.value == "[" and before is not None and _is_value(tokens, i - 1):
             inner = _inner(tokens, i)
-            if _is_computed(inner):
+            if _is_slice(inner):  # of a text or a list; what its bounds compute names nothing
+                pass
+            elif _is_computed(inner):
                 yield Hazard("reach", token.start, inner[-1].stop, "a computed subscript")
             elif len(inner) > 1 and inner[0].kind == "text" and leads_out(inner[0].value):
                 yield Hazard("reach", inner[0].start, inner[0].stop, "the name of an attribute of the interpreter")
@@ -326,6 +459,17 @@ def _inner(tokens: tuple[Token, ...], start: int) -> list[Token]:
     return inner[1:] or inner
 
 
+def _is_slice(inner: list[Token]) -> bool:
+    """Whether a subscript is a slice: a colon in it belongs to no inner bracket."""
+    depth = 0
+    for token in inner[:-1]:
+        sign = token.value if token.kind == "sign" else ""
+        depth += (sign in _OPEN) - (sign in (")", "]", "}"))
+        if sign == ":" and not depth:
+            return True
+    return False
+
+
 def _is_computed(inner: list[Token]) -> bool:
     """Whether a subscript computes a text: by joining, by a filter, or from a text and something else."""
     depth = 0  # belongs to an inner subscript, which is examined by itself
@@ -361,6 +505,36 @@ def grown(part: Part) -> Iterator[Hazard]:
         yield from _doubled(part)
 
 
+def _has(expression: _Expression, name: _Expression) -> bool:
+    """Whether a name occurs in an expression, not as a member of something else."""
+    last = len(expression) - len(name) + 1
+    return any(expression[i : i + len(name)] == name and expression[i - 1 : i] != (".",) for i in range(last))
+
+
+def multiplied(parts: list[Part]) -> Iterator[Hazard]:
+    """Texts in which a filter or a method puts several copies of a text in its place, so often that they become huge."""
+    sizes: dict[str, float] = {}
+    loops = 0
+    for part in parts:
+        loops += (part.word == "for") - (part.word == "endfor")
+        times, tokens = 1.0, part.tokens
+        for i, token in enumerate(tokens[:-5]):
+            called = token.value == "replace" and token.kind == "name" and i and tokens[i - 1].value in ("|", ".")
+            old, comma, new = tokens[i + 2 : i + 5]
+            if called and _value(tokens, i + 1) == "(" and (old.kind, comma.value, new.kind) == ("text", ",", "text"):
+                copies = new.value.count(old.value) if old.value else len(new.value)
+                times = min(times * max(1, copies), float(MANY + 1))
+        if times == 1:
+            continue
+        equals = next((i for i, token in enumerate(tokens[:_MOST]) if token.value == "=" and token.kind == "sign"), 0)
+        name = "".join(_spelled(tokens[1:equals])) if part.word == "set" else ""
+        if name and _has(_spelled(tokens[equals:]), _spelled(tokens[1:equals])):
+            # A member of a namespace keeps its value from one turn of a loop to the next.
+            times = sizes[name] = MANY + 1 if loops > 0 and "." in name else min(times * sizes.get(name, 1.0), MANY + 1)
+        if times > MANY:
+            yield Hazard("loop", part.start, part.stop, "a text that is replaced by copies of itself")
+
+
 def _largest(arguments: list[Token]) -> float:
     """The largest number among the arguments of a call."""
     largest, begin = 0.0, 0
@@ -393,13 +567,16 @@ def _doubled(part: Part) -> Iterator[Hazard]:
         return
     at = signs.index("=")
     name, rest = values[1:at], values[at + 1 :]
-    count = 0
+    joins, count = {"~", "+"}, 0
+    if "join" in rest:  # a list of a text and itself, or copies of a list of it
+        joins |= {",", "["}
+        count = int("*" in rest)
     for i in range(len(rest) - len(name) + 1):
         if name and rest[i : i + len(name)] == name:
             before = rest[i - 1] if i else ""
             after = rest[i + len(name)] if i + len(name) < len(rest) else ""
             whole = before not in (".", "'") and after not in (".", "[", "(")
-            count += whole and bool({before, after} & {"~", "+"})
+            count += whole and bool({before, after} & joins)
     if count > 1:
         yield Hazard("loop", part.start, part.stop, "a text that is joined to itself")
 

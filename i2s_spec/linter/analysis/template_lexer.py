@@ -38,7 +38,10 @@ class Part(NamedTuple):
 
 
 class Hazard(NamedTuple):
-    """A hazard in a template: its kind (`reach`, `loop`, `broken` or `trigger`), its position, and what it is, in words."""
+    """A hazard in a template: its kind, its position, and what it is, in words.
+
+    The kinds: `reach`, `loop`, `broken`, `trigger`, `unseen`, `mark`, `gate` and `idiom`.
+    """
 
     kind: str
     start: int

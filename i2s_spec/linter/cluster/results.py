@@ -43,9 +43,6 @@ LONGEST_LINE: Final = 1 << 26
 #: How every line begins.
 BEGINNING: Final = b'{"schema_version": '
 
-#: An incomplete only line is recognised by so many bytes.
-LEAST: Final = len(b'{"schema_')
-
 #: The beginning of a line up to the address.
 ADDRESS: Final = BEGINNING + b'%d, "url": ' % RECORD_VERSION
 
@@ -110,8 +107,7 @@ class ResultsLog:
         if os.path.lexists(self.path):
             with open_regular(self.path) as stream:
                 beginning = stream.read(len(BEGINNING))
-            # The one line of a killed run may be incomplete; a bracket alone is somebody's own.
-            if beginning and (len(beginning) < LEAST or beginning != BEGINNING[: len(beginning)]):
+            if beginning not in (b"", BEGINNING):
                 raise SettingError(f"{shown} is not a file of results; nothing is appended to it")
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._fd = os.open(self.path, flags, 0o666)
@@ -240,7 +236,7 @@ def parsed(line: bytes) -> Record | None:
     if not texts or type(found.get("etag", 0)) not in _TEXT or not _is_report(found.get("report")):
         return None
     found.pop("seal", None)
-    return found if type(found.get("facts")) in _TABLE else None
+    return found if type(found.setdefault("facts", None)) in _TABLE else None
 
 
 #: The types that JSON gives for optional values.
@@ -384,6 +380,19 @@ class ResultsTable:
         except BaseException:
             self._sink.is_open = False
             raise
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a table of results, of this version or an earlier one: its columns are named at its end."""
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - 8))
+        length = int.from_bytes(stream.read(4), "little")
+        if stream.read(4) != b"PAR1" or not 0 < length <= min(size, 1 << 20):
+            return False
+        stream.seek(max(0, size - 8 - length))
+        names = stream.read(length)
+    return all(name in names for name in (b"url", b"etag", b"rules", b"codes"))
 
 
 def _row(record: Record) -> tuple[Any, ...]:

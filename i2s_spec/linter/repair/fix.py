@@ -14,14 +14,15 @@ True
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.convert.rewrite import EditedSource, write_edited
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
-from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.atomic_file import Target, refuse_inputs, refuse_taken
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, require_written, source_of
@@ -111,6 +112,50 @@ def _side(sign: str, span: Span, data: bytes) -> Iterator[str]:
         yield f"{sign} ... {counted(size - len(data), 'more byte')}"
 
 
+def diff_lines(before: File, after: File, changes: Iterable[ByteChange]) -> Iterator[str]:
+    """The changes as a diff: key-values and tensors in words, with `-` as they were and `+` as they become.
+
+    What is in no record, or does not show in its words, is shown byte by byte.
+    """
+    old_records, new_records = _Records(before), _Records(after)
+    last: tuple[list[str], list[str]] = ([], [])
+    for change in changes:
+        lines = old_records.lines(change.old), new_records.lines(change.new)
+        if lines[0] == lines[1]:
+            yield from change.lines()
+        elif lines != last:  # a record that is changed in several places is shown once
+            yield f"@@ {quote(change.path, bare=True)} @@"
+            yield from (f"-{line}" for line in lines[0])
+            yield from (f"+{line}" for line in lines[1])
+        last = lines
+
+
+class _Records:
+    """The records of a file, found by their bytes."""
+
+    def __init__(self, file: File) -> None:
+        index = file.index
+        self._file, self._keys = file, index.keys
+        spans = [index.key(i).span for i in range(index.keys)] + [index.tensor(i).span for i in range(index.tensors)]
+        self._starts, self._stops = [span.start for span in spans], [span.stop for span in spans]
+
+    def lines(self, span: Span) -> list[str]:
+        """Each record that has some of the bytes, in one line; no line for counts, padding and data."""
+        first, last = bisect_right(self._stops, span.start), bisect_left(self._starts, span.stop)
+        return [self._line(i) for i in range(first, last)] if _size(span) else []
+
+    def _line(self, i: int) -> str:
+        from i2s_spec.inspect.show import key_row, tensor_row
+        from i2s_spec.inspect.show_text import value_words
+
+        if i < self._keys:
+            row = key_row(self._file, i)
+            return f"{quote(self._file.index.key(i).name, bare=True)} ({row['type']}) = {value_words(row)}"
+        row = tensor_row(self._file, i - self._keys)
+        name = quote(self._file.index.tensor(i - self._keys).name, bare=True)
+        return f"{name}: {row['type'] or row['type_number']} {row['ne']} at offset {row['offset']:,}"
+
+
 # --- the repaired copy -----------------------------------------------------------------------------------------------
 
 
@@ -153,6 +198,7 @@ class Fixed(NamedTuple):
     size: int
     remaining: Report
     written: bool
+    diff: tuple[str, ...] = ()
 
 
 def fix(
@@ -164,6 +210,7 @@ def fix(
     ignore: Collection[str] = (),
     dialect: str | Dialect | None = None,
     scrub_tail: bool = False,
+    diff: bool = False,
     force: bool = False,
     threads: int = 1,
     progress: Progress | None = None,
@@ -180,6 +227,7 @@ def fix(
     :param ignore: codes, or beginnings of codes, of findings to leave alone
     :param dialect: dialect of the I2_S tensors; they are converted to the canonical dialect (needs `unsafe`)
     :param scrub_tail: overwrite stale bytes after the scales with zeros
+    :param diff: give the changes as the lines of a diff, too
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
@@ -202,7 +250,8 @@ def fix(
         if original.fault is not None and original.fault.code in faults.NO_INPUT:
             raise original.fault
         made = plan(source, repairs, unsafe, path, ExtraRepairs(scrub_tail, wanted))
-        return _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
+        fixed = _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
+        return fixed._replace(diff=tuple(diff_lines(original, _file(made.source), fixed.changes))) if diff else fixed
     finally:
         if path is not None:
             source.close()
@@ -217,7 +266,7 @@ def _file(source: Source) -> File:
 
 def _refuse_in_place(target: Target, source: Source) -> None:
     try:
-        refuse_source(target, source)
+        refuse_inputs(target, source)
     except FileExistsError:
         raise ValueError("OUT is the file that is read; give the repaired file another name") from None
 

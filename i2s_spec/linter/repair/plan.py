@@ -12,16 +12,20 @@ once at the end of each pass.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from i2s_spec.convert.rewrite import Edit, EditedSource, zeros
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.repair.workspace import MOST_REPAIRED, NO_EXTRA_REPAIRS, ExtraRepairs, TooManyFindings, Workspace
-from i2s_spec.linter.rule import Fix
+from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import padded
 
@@ -176,7 +180,7 @@ def plan(
         declined: list[Declined] = []
         withheld: list[Action] = []
         for each in repairs:
-            for outcome in _outcomes(each, workspace):
+            for outcome, _ in _outcomes(each, workspace):
                 if isinstance(outcome, Declined):
                     if (
                         unsafe or each.safety is Fix.SAFE
@@ -201,19 +205,78 @@ def plan(
     return made._replace(declined=(*made.declined, Declined(moved.code, moved.at, why)))
 
 
-def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
-    """What a repair proposes; or one sentence instead, if that is more than a real file can need."""
-    outcomes: list[Outcome] = []
+def offers(subject: Subject, findings: Sequence[Finding]) -> list[Fix]:
+    """For each finding, whether `fix` repairs it in this file: as it is, with the option of its repair, or not.
+
+    It is what `plan` proposes in its first pass. If that makes some repairs and declines others, the plan is made to its
+    end, since a repair can enable another one.
+
+    :param subject: the file as the linter has examined it
+    :param findings: of each rule the first ones, in the order in which the rule gives them
+    """
+    codes = {finding.code for finding in findings}
+    repairs = [each for code, each in REPAIRS.items() if code in codes]
+    workspace = Workspace(subject.file.source, subject.path, ExtraRepairs(True, CANONICAL), subject)
+    found: dict[str, dict[int, Fix]] = {code: {} for code in codes}
+    declined: set[str] = set()
+    usual: list[Action] = []  # with no option but --unsafe
+    for each in repairs:
+        numbers = _numbers(findings, each.code)
+        for outcome, given in _outcomes(each, workspace):
+            if isinstance(outcome, Declined) or _why_not(outcome, workspace) is not None:
+                declined.add(each.code)
+                continue
+            spans = numbers.get(outcome.at[:2], {})
+            number = given if given in spans or not spans else next(iter(spans))
+            spans.pop(number, None)
+            found[each.code][number] = Fix.SAFE if outcome.safe else Fix.UNSAFE
+            if not each.by_name and not each.option:
+                usual.append(outcome)
+    if usual and (declined or any(action.code in _MOVING for action in usual)):
+        plain = [each for each in repairs if not each.option and not each.by_name]
+        for unsafe in (False, True):
+            made = plan(subject.file.source, plain, unsafe, subject.path)
+            late = Counter(action.code for action in made.actions) if unsafe or made.actions else Counter[str]()
+            refused = {each.code for each in made.declined}
+            for code, offered in found.items():
+                if unsafe and code in _MOVING and code in refused:
+                    offered.clear()
+                left = (
+                    number for number, _ in enumerate(f for f in findings if f.code == code) if number not in offered
+                )
+                for number in islice(left, max(0, late[code] - len(offered))):
+                    offered[number] = Fix.UNSAFE if unsafe else Fix.SAFE
+    places: dict[str, int] = {}
+    made_for = []
+    for finding in findings:
+        number = places[finding.code] = places.get(finding.code, -1) + 1
+        made_for.append(found[finding.code].get(number, Fix.NONE))
+    return made_for
+
+
+def _numbers(findings: Sequence[Finding], code: str) -> dict[tuple[int, int], dict[int, None]]:
+    """The numbers of a rule's findings by start and stop of their spans."""
+    numbers: dict[tuple[int, int], dict[int, None]] = {}
+    for number, finding in enumerate(each for each in findings if each.code == code):
+        numbers.setdefault(finding.span[:2], {})[number] = None
+    return numbers
+
+
+def _outcomes(repair: Repair, workspace: Workspace) -> list[tuple[Outcome, int]]:
+    """What a repair proposes, each with the number of the finding; or one sentence instead, if that is more than a real
+    file can need."""
+    outcomes: list[tuple[Outcome, int]] = []
     edits = 0
     try:
         for outcome in repair.propose(workspace):
             edits += len(outcome.edits) if isinstance(outcome, Action) else 0
             if len(outcomes) == MOST_REPAIRED or edits > MOST_EDITS:
                 what = f"{MOST_REPAIRED:,} repairs" if edits <= MOST_EDITS else f"{MOST_EDITS:,} changes of bytes"
-                return [Declined(repair.code, outcomes[0].at if outcomes else outcome.at, f"it takes more than {what}")]
-            outcomes.append(outcome)
+                first = outcomes[0][0] if outcomes else outcome
+                return [(Declined(repair.code, first.at, f"it takes more than {what}"), 0)]
+            outcomes.append((outcome, workspace.given.get(repair.code, 0)))
     except TooManyFindings as error:
-        return [Declined(repair.code, error.at, str(error))]
+        return [(Declined(repair.code, error.at, str(error)), 0)]
     return outcomes
 
 

@@ -43,7 +43,7 @@ def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
             why = f"{missing.details['name']} is missing, too: this may be that tensor under another name"
             yield Declined("M102", finding.span, why)
             continue
-        if workspace.tensor(finding).name.endswith(".scale"):
+        if workspace.tensor(finding).name.endswith(("scale", "scales")):
             yield Declined(
                 "M102", finding.span, "it multiplies a result: without it, a program that reads it computes less"
             )
@@ -51,16 +51,17 @@ def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
         yield _without(workspace, finding, "the architecture has no tensor of that name")
 
 
-@repair("M113", Fix.UNSAFE, "an output matrix that no graph uses is removed", weights=True)
+@repair("M113", Fix.UNSAFE, "an output matrix that the graph does not use is removed", by_name=True, weights=True)
 def drop_head(workspace: Workspace) -> Iterator[Outcome]:
-    """One runtime does use it, so this is done only on request (clause 4.1)."""
+    """One runtime does use it, so the repair must be selected by its code (clause 4.1)."""
     for finding in workspace.findings("M113"):
         yield _without(workspace, finding, "the graph multiplies by token_embd.weight")
 
 
-@repair("M114", Fix.UNSAFE, "scales beside those in tails are removed", weights=True)
+@repair("M114", Fix.UNSAFE, "scales beside those in tails are removed", by_name=True, weights=True)
 def drop_second_scale(workspace: Workspace) -> Iterator[Outcome]:
-    """Only if the tail has the right scale (clause 4.5)."""
+    """The graph applies them, and the file does not show which are right, so the repair must be selected by its code
+    (clause 4.5)."""
     for finding in workspace.findings("M114"):
         yield _without(workspace, finding, "the scale in the tail stays")
 

@@ -65,15 +65,25 @@ class Workspace:
     """A file under repair. Each pass has its own workspace, so all edits of a pass refer to the same bytes.
 
     :param path: of the original, which rules about split files ask for
+    :param subject: the file as the linter has examined it, if it has
     """
 
-    def __init__(self, source: Source, path: str | None = None, extra: ExtraRepairs = NO_EXTRA_REPAIRS) -> None:
+    def __init__(
+        self,
+        source: Source,
+        path: str | None = None,
+        extra: ExtraRepairs = NO_EXTRA_REPAIRS,
+        subject: Subject | None = None,
+    ) -> None:
         self.source = source
-        self.file = File(source)
         # Stale tails are recognized by the payloads of other tensors.
-        self.subject = Subject(self.file, path, Reading("full" if extra.scrub_tail else "none"))
+        reading = Reading("full" if extra.scrub_tail else "none")
+        self.subject = Subject(File(source), path, reading) if subject is None else subject
+        self.file = self.subject.file
         self.extra = extra
         self.prefix = order_prefix(self.file.byte_order)
+        #: The number among the findings of a rule, from 0, of the one that was given last.
+        self.given: dict[str, int] = {}
 
     def findings(self, code: str) -> Iterator[Finding]:
         """The findings of a rule, without those about tensors of other parts of a split model, which are in other files.
@@ -83,17 +93,19 @@ class Workspace:
         rule = REGISTRY[code]
         if rule.check is not None:
             first: Finding | None = None
-            here: Iterator[Finding] = iter(rule.findings(self.subject))
-            if rule.family == "M" and split_set(self.subject) is not None:
-                here = (finding for finding in here if finding.span != self.subject.elsewhere)
-            for count, finding in enumerate(here):
+            split = rule.family == "M" and split_set(self.subject) is not None
+            for count, finding in enumerate(rule.findings(self.subject)):
                 first = first or finding
                 if count == MOST_REPAIRED:
                     raise TooManyFindings(code, first.span)
-                yield finding
+                if not split or finding.span != self.subject.elsewhere:
+                    self.given[code] = count
+                    yield finding
         else:
             faults = (*self.file.passed, *([self.file.fault] if self.file.fault is not None else []))
-            yield from (finding_of(error) for error in faults if error.code == code)
+            for count, error in enumerate(error for error in faults if error.code == code):
+                self.given[code] = count
+                yield finding_of(error)
 
     @property
     def whole(self) -> bool:

@@ -110,6 +110,7 @@ def _name(function: Callable[[Any], Any]) -> str:
 FORMATS = {
     "text": ("i2s_spec.linter.report.text", "Text"),
     "concise": ("i2s_spec.linter.report.text", "Concise"),
+    "statistics": ("i2s_spec.linter.report.text", "Statistics"),
     "json": ("i2s_spec.linter.report.structured", "Json"),
     "jsonl": ("i2s_spec.linter.report.structured", "JsonLines"),
     "sarif": ("i2s_spec.linter.report.sarif", "Sarif"),

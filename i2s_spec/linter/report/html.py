@@ -45,7 +45,6 @@ from i2s_spec.linter.report.html_pictures import (
 from i2s_spec.linter.report.text import proof, reading_words
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, repair_option
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.rules import REGISTRY
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import Survey
@@ -434,7 +433,7 @@ def _finding(finding: Mapping[str, Any], file_report: FileReport, name: str) -> 
     where = [code(span_words(span["start"], span["stop"]))] if span["stop"] else []
     where += [code(span["path"])] if span["path"] else []
     where += [f"clause {escape(finding['clause'])}"]
-    option = repair_option(REGISTRY[finding["code"]])
+    option = repair_option(finding["code"], finding["fix"])
     where += [f"i2s fix {option} repairs it" if option else "i2s fix repairs it"] if option is not None else []
     button = ""
     if span["stop"]:

@@ -13,6 +13,7 @@ SARIF 2.1.0, sections 3.14 run, 3.20 invocation, 3.27 result, 3.30 region, 3.33 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
@@ -91,7 +92,7 @@ class Sarif(Format):
         driver = {
             **tool(),
             "fullName": f"i2s-spec {tool()['version']}: the linter of I2_S and its container",
-            "semanticVersion": tool()["version"],
+            "semanticVersion": semantic_version(tool()["version"]),
             **({"informationUri": SITE} if SITE else {}),
             "rules": [_rule(REGISTRY[code]) for code in self._rules],
             "notifications": [
@@ -212,6 +213,15 @@ def _rule(rule: Rule) -> dict[str, Any]:
             "provenance": list(rule.provenance),
         },
     }
+
+
+def semantic_version(version: str) -> str:
+    """A version of Python's packages as Semantic Versioning 2.0 writes it: `0.2.0.dev0` is `0.2.0-dev.0` (3.19.12)."""
+    release, name, number, local = re.fullmatch(  # type: ignore[union-attr]
+        r"(\d+(?:\.\d+)*)(?:\.?(a|b|rc|dev|post)(\d+))?(?:\+(.*))?", version
+    ).groups()
+    numbers = [*release.split("."), "0", "0"][:3]
+    return ".".join(numbers) + (f"-{name}.{number}" if name else "") + (f"+{local}" if local else "")
 
 
 def _dumps(value: Any) -> str:

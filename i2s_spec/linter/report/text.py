@@ -1,4 +1,4 @@
-"""The text reports: each finding with its bytes (`Text`), or one line for each (`Concise`).
+"""The text reports: each finding with its bytes (`Text`), one line for each (`Concise`), or counts (`Statistics`).
 
     model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends inside the tail of ...
       1a40  12 34 56 78 ...
@@ -32,8 +32,10 @@ from i2s_spec.linter.report_data import (
     ok_words,
     on_command_line,
     other_command,
+    repair_option,
     repair_step,
     repair_words,
+    repairs_of,
     split_of,
 )
 from i2s_spec.linter.rule import Severity
@@ -333,6 +335,7 @@ class Text(Format):
         self._paths: list[str] = []  # kept for the first files; it only matters whether there is more than one
         self._codes: dict[str, int] = {}
         self._ranks: dict[str, int] = {}
+        self._repairs: dict[str, dict[str, int]] = {}
         self._command = ""
         self._parts: list[FileReport] = []  # of one split model, from the first part on
         self._held: list[str] = []  # verdicts of parts without findings, until the last part
@@ -375,7 +378,8 @@ class Text(Format):
             if place in unlisted:
                 listed[code] = listed.get(code, 0) + 1
                 continue
-            mark = "" if self._brief else repair_words(code)
+            option = None if self._brief else repair_option(code, finding["fix"])
+            mark = "" if option is None else repair_words(option)
             yield self._finding(path, finding) + (self._dim(f" [{mark}]") if mark else "")
             if self.bytes_shown and (self._quiet or code not in shown):
                 yield from (self._dim("  " + line) for line in proof(finding, file_report["size"], self._row()))
@@ -428,19 +432,23 @@ class Text(Format):
         if not file_report["findings"]:
             return
         elided = file_report["summary"]["elided"]
+        unlike = [each for each in file_report["findings"] if not _in_table(each, file_report)]
+        repairs = repairs_of(((each["code"], each["fix"]) for each in unlike), elided)
         first: dict[str, Mapping[str, Any]] = {}
         counts: dict[str, int] = {}
-        for finding in file_report["findings"]:
-            if _in_table(finding, file_report):
-                continue
+        for finding in unlike:
             code = finding["code"]
             first.setdefault(code, finding)
             self._command = self._command or other_command(code, finding["got"], "{path}")
             counts[code] = counts.get(code, elided.get(code, 0)) + 1
         for code in sorted(counts, key=lambda code: (-Severity(first[code]["severity"]).rank, -counts[code], code)):
-            severity, count, mark = first[code]["severity"], counts[code], repair_words(code)
+            severity, count, options = first[code]["severity"], counts[code], repairs.get(code, {})
             self._codes[code] = self._codes.get(code, 0) + count
             self._ranks[code] = Severity(severity).rank
+            repairs_of_code = self._repairs.setdefault(code, {})
+            for option, number in options.items():
+                repairs_of_code[option] = repairs_of_code.get(option, 0) + number
+            mark = ", ".join(repair_words(option, 0 if n == count else n) for option, n in options.items())
             if sum(counts.values()) > 1:
                 words = self._styled(counted(count, severity), _COLOURS[severity])
                 yield f"  {words}: {code} {first[code]['slug']}" + (f", {mark}" if mark else "")
@@ -457,7 +465,7 @@ class Text(Format):
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
         worst_first = sorted(self._codes.items(), key=lambda item: -self._ranks[item[0]])
         explain = f"i2s explain {worst_first[0][0]}"
-        step = repair_step(worst_first, path)
+        step = repair_step((pair for code, _ in worst_first for pair in self._repairs[code].items()), path)
         if self._command:
             return f"next: {self._command.replace('{path}', path)}, {explain}\n"
         if step is None:
@@ -514,6 +522,31 @@ class Concise(Text):
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)
         self._brief = True
+
+
+class Statistics(Text):
+    """A line for each rule with findings, the most frequent first: how many findings, and in how many files."""
+
+    details = None  # type: ignore[assignment]
+    bytes_shown = False
+
+    def _file(self, file_report: FileReport) -> str:
+        for code in {finding["code"] for finding in file_report["findings"]}:
+            self._codes[code] = self._codes.get(code, 0) + 1
+        bugs = [f"{file_report['path']}: {self._verdict(file_report)}\n"] if file_report["bugs"] else []
+        return "".join(bugs)
+
+    def end(self, totals: Totals) -> str:
+        counts = sorted(totals.codes.items(), key=lambda item: (-item[1], item[0]))
+        width = max((len(f"{count:,}") for _, count in counts), default=0)
+        lines = [
+            f"{count:>{width},}  {code} {REGISTRY[code].slug if code in REGISTRY else ''}".rstrip()
+            + f", in {counted(self._codes[code], 'file')}\n"
+            for code, count in counts
+        ]
+        if totals["sampled"]:
+            lines.append(f"{counted(totals['sampled'], 'file is', 'files are')} sampled: not every byte was read\n")
+        return "".join(lines) + "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals)
 
 
 def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:

@@ -7,14 +7,13 @@ that would be quantized twice, and values that are not finite.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, as_floats
 from i2s_spec.linter.analysis.conditions import checkpoints
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
+from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
 
 if TYPE_CHECKING:
     from i2s_spec.safetensors.files import Stored
@@ -23,8 +22,6 @@ INDEX: Final = "model.safetensors.index.json"
 HEAD: Final = "lm_head.weight"
 
 _CONFIG: Final = Span(0, 0, "config.json")
-#: The file names of the shards of a model.
-_NUMBERED: Final = r"(?a)(.*)-(\d{5})-of-(\d{5})\.safetensors"
 
 
 @rule("H201", "checkpoint-index", "the shards of the checkpoint do not fit: {reason}", clause="12.1",
@@ -49,7 +46,6 @@ def _index_reasons(facts: CheckpointFacts) -> Iterator[str]:
         if again:
             yield f"tensor {quote(name)} is in {quote(shard)} and in {quote(again[0])}"
     if facts.index is None:
-        yield from _numbered(facts)
         return
     places = facts.index.get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
@@ -76,27 +72,50 @@ def _index_reasons(facts: CheckpointFacts) -> Iterator[str]:
                 yield f"tensor {quote(name)} of {quote(shard)} is not in {INDEX}"
 
 
-def _numbered(facts: CheckpointFacts) -> Iterator[str]:
-    """Numbered shards of which some are missing."""
-    for shard in sorted(facts.files):
-        match = re.fullmatch(_NUMBERED, shard)
-        if match is None or int(match[3]) < 2:
-            continue
-        yield f"{quote(shard)} is one of {counted(int(match[3]), 'shard')}, and there is no {INDEX}"
-        return
+@rule("H215", "checkpoint-weights-chosen", "{reason}", severity=WARNING, clause="12.1",
+      when=checkpoints, provenance=("ggml-org/llama.cpp#10756",))  # fmt: skip
+def weights_chosen(facts: CheckpointFacts) -> Iterator[Finding]:
+    """It is not clear from the folder which of its files are the model.
+
+    Why: transformers takes model.safetensors before the parts that an index names, and other programs take the parts.
+    If the two are of different trainings, programs compute different models. Only the chosen files are checked. Parts
+    without an index are whole, but transformers does not load them.
+
+    Example: `model.safetensors` beside `model-00001-of-00002.safetensors`.
+
+    Fix: remove the files that are not the model, or fetch the index.
+    """
+    for reason in facts.notes:
+        yield weights_chosen.at(Span(0, 0, INDEX), reason=TrustedText(reason))
 
 
-@rule("H202", "checkpoint-family", "names and shapes of the checkpoint were not checked: {reason}", severity=NOTE,
+@rule("H216", "checkpoint-code", "{name} {what}", severity=WARNING, clause="12.1", cwe=502, when=checkpoints)  # fmt: skip
+def executed_code(facts: CheckpointFacts) -> Iterator[Finding]:
+    """The folder has files that execute code when a program loads them.
+
+    Why: a pickle is a program, and loading it runs it. Python modules that auto_map names are run by transformers with
+    trust_remote_code. No finding says whether they are harmful: they are not opened. The safetensors need neither.
+
+    Example: `pytorch_model.bin` beside `model.safetensors`; an `auto_map` to `modeling_x.Model` in config.json.
+
+    Fix: remove the files, or load the model with a class of transformers and without trust_remote_code.
+    """
+    for name, what in facts.code:
+        yield executed_code.at(Span(0, 0, name), name=name, what=TrustedText(what))
+
+
+@rule("H202", "checkpoint-family", "no import takes the checkpoint, and its names and shapes were not checked: {reason}",
       clause="12.1", when=checkpoints)  # fmt: skip
 def checkpoint_family(facts: CheckpointFacts) -> Iterator[Finding]:
     """The checkpoint belongs to no known family of ternary models.
 
     Why: the family determines which tensors a checkpoint must have, and their shapes. The rules about them do not apply
-    to other checkpoints, so a report without findings then means little.
+    to other checkpoints, and `i2s import` refuses these: the folder may be sound, and is nothing that i2s can check.
 
     Example: `architectures` names a class that no declared family has, or the weights are ordinary floats.
 
-    Fix: nothing has to be done if the model is not ternary. `i2s import` lists the known families.
+    Fix: nothing has to be done if the model is not ternary: among other folders, `--severity H202=note` lets the run
+    succeed. `i2s import` lists the known families.
     """
     if facts.family is None and facts.unknown:
         yield checkpoint_family.at(_CONFIG, reason=TrustedText(facts.unknown))
@@ -337,6 +356,9 @@ def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
 
     Fix: write `quant_method`, the `linear_class` that the weights were packed with, and `quantization_mode: offline`.
     """
+    if facts.foreign:
+        yield quantization.at(_CONFIG, reason=TrustedText(facts.foreign))
+        return
     about = facts.config.get("quantization_config")
     if about is None:
         if facts.packed:
@@ -345,11 +367,6 @@ def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
         return
     if not isinstance(about, dict):
         yield quantization.at(_CONFIG, reason=TrustedText("it is not an object"))
-        return
-    if about.get("quant_method") != "bitnet":
-        if facts.family is not None:
-            reason = f"quant_method is {quote(str(about.get('quant_method')))}; bitnet is meant"
-            yield quantization.at(_CONFIG, reason=TrustedText(reason))
         return
     for key, known in (("linear_class", tuple(MULTIPLIES)), ("quantization_mode", _MODES)):
         if about.get(key) is not None and about[key] not in known:
@@ -360,7 +377,7 @@ def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
             f"quantization_mode is online, which reads no weight_scale, and "
             f"{counted(len(facts.packed), 'matrix is', 'matrices are')} packed"
         )
-        yield quantization.at(_CONFIG, reason=TrustedText(reason))
+        yield quantization.at(_CONFIG, reason=TrustedText(reason)).at_most(WARNING)  # an import takes their scales
 
 
 @rule("H210", "checkpoint-scale-convention", "according to config.json weight_scale {word}, but scales are about "

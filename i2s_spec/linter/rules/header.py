@@ -333,6 +333,22 @@ raised(
 )
 
 raised(
+    faults.LEADS_OUT,
+    """A link in a folder leads out of it.
+
+    Why: a folder from a clone or an archive can hold links to anything that you can read. A report on such a file, or a
+    model that is made from it, would show its content to others. Links that stay below the folder are followed, and
+    those of the hub's cache to its blobs.
+
+    Example: `models/p.gguf`, which is a link to `/etc/passwd`, in a run over `models`.
+
+    Fix: put a copy in place of the link, or name the file itself: what you name is opened wherever it is.
+    """,
+    clause="12.4",
+    cwe=59,
+)
+
+raised(
     faults.CHANGED,
     """The file changed while it was read.
 

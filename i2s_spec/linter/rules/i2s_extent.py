@@ -121,7 +121,7 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
     Fix: lay the tensors out again, each I2_S tensor with its tail of 32 bytes.
     """
     listed, last = limits.FINDINGS_PER_RULE, None
-    for placement, allotted, after in mis_sized(subject, "no-tail"):
+    for placement, allotted, after in () if subject.lacks_tails else mis_sized(subject, "no-tail"):
         if after is not None:
             assert placement.size is not None
             if last is not None and listed <= 0:
@@ -134,6 +134,40 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
                 name=subject.name(placement.row), other=subject.name(after.row),
             )  # fmt: skip
             yield last
+
+
+def with_i2s(subject: Subject) -> bool:
+    """files with I2_S tensors"""
+    return subject.has_i2s
+
+
+@rule("I317", "writer-form", "the I2_S tensors ({got}) have the form of {program}: {words}; readers take other weights, and "
+      "i2s convert makes a file in the usual form", clause="5.5", when=with_i2s,
+      command="i2s convert {path} OUT.gguf --to canonical")  # fmt: skip
+def form_of_a_writer(subject: Subject) -> Iterator[Finding]:
+    """The file has a form that one program writes for itself.
+
+    Why: NeoGPU and SKaiNET write type 36 with the codes of four neighbors in a byte, the first in the lowest bits. NeoGPU
+    writes no scale behind them: a tensor NAME_scale follows, by which its program divides, and the sides of the embedding
+    are exchanged. SKaiNET sorts keys by name and writes general.alignment as an i32, which llama.cpp refuses. Its marks
+    are those of any file that its library writes, so that this is a warning; NeoGPU's are certain.
+
+    Example: blk.0.attn_q.weight without a tail, before blk.0.attn_q.weight_scale.
+
+    Fix: `i2s convert FILE OUT --to canonical` reads the form and writes the same weights in the usual one, with a proof.
+    Nothing else here reads such a file.
+    """
+    form = subject.writer_form
+    if form is None:
+        return
+    rows = [row for row, _ in subject.i2s()]
+    finding = form_of_a_writer.at(
+        subject.info_span(rows[0], "type"),
+        got=len(rows),
+        program=TrustedText(form.program),
+        words=TrustedText(form.words),
+    )
+    yield finding.at_most(None if subject.lacks_tails else WARNING)
 
 
 @rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got:byte}, one for each weight; packed it takes {want}",

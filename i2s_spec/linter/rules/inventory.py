@@ -206,6 +206,8 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
     """
     for each in _wrong_shapes(subject):
         got, want = stripped(each.got), stripped(each.want[0])
+        if subject.lacks_tails and each.name == "token_embd.weight" and got == want[::-1]:
+            continue  # a part of the form that I317 names
         if not (each.by_vocabulary and _rows_only(each)):
             hint = ", transposed" if got == want[::-1] else ""
             yield tensor_shape.at(
@@ -314,7 +316,7 @@ def with_tied_head(subject: Subject) -> bool:
 
 
 @rule("M113", "head-ignored", "tensor {name} of {got:byte} is loaded and never used", severity=NOTE, clause="4.1",
-      fix=Fix.UNSAFE, when=with_tied_head,
+      fix=Fix.UNSAFE, fix_with="--unsafe --select M113", when=with_tied_head,
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
 def head_ignored(subject: Subject) -> Iterator[Finding]:
     """The file has a head, but the architecture's graph uses the embedding instead.
@@ -557,7 +559,7 @@ def of_architecture_bitnet(subject: Subject) -> bool:
 
 
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
-      "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE,
+      "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE, fix_with="--unsafe --select M114",
       when=of_architecture_bitnet)  # fmt: skip
 def scale_twice(subject: Subject) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.

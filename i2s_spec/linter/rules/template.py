@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
@@ -13,6 +13,7 @@ from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
 from i2s_spec.schema.types import ValueType
 
 if TYPE_CHECKING:
+    from i2s_spec.gguf.source import Source
     from i2s_spec.linter.analysis.template_lexer import Hazard
 
 #: How many bytes are examined of one text, of all other texts together, and of all templates together, which come first.
@@ -28,6 +29,12 @@ LONG_ITEM: Final = 1 << 16
 _JSON: Final = b"tokenizer.huggingface.json"
 _LONG_JSON: Final = 1 << 26
 _TEMPLATE: Final = b"tokenizer.chat_template"
+#: Ollama's key of a template in Go's language, which has other blocks.
+_OF_GO: Final = b"ollama.template"
+#: What precedes a template in a JSON text, the text itself, and most templates in one or in an array of texts.
+_BEFORE_TEMPLATE: Final = rb'"(?:chat_)?template"\s*:\s*"'
+_JSON_TEXT: Final = rb'(?s)(?:[^"\\]|\\.)*+'
+_MOST_TEMPLATES: Final = 256
 
 #: Keys whose values are addresses, or may hold some.
 _ADDRESS_KEYS: Final = (
@@ -56,18 +63,25 @@ _LEAST_BLOB: Final = 96
 
 
 class StringValue(NamedTuple):
-    """A value that is one text: place, key, whether it is a template, and its bytes as far as they are examined."""
+    """A value that is one text: number and key, whether it is a template, its span, and its bytes as far as they are
+    examined.
+
+    `unread` bytes at its end are not examined. `as_written` is False for a text from JSON, whose bytes are not those of
+    the file.
+    """
 
     i: int
     key: bytes
     is_template: bool
-    start: int
-    stop: int
+    place: Span
     data: bytes
+    unread: int
+    as_written: bool = True
 
     def span(self, start: int, stop: int) -> Span:
-        """The bytes of a part of the text."""
-        return Span(self.start + start, self.start + stop, f"key_values[{self.i}].value")
+        """The bytes of a part of the text; of a text from JSON, all of it."""
+        first = self.place.start
+        return Span(first + start, first + stop, self.place.path) if self.as_written else self.place
 
 
 class ReadTexts(NamedTuple):
@@ -84,11 +98,33 @@ class ReadTexts(NamedTuple):
 @analysis
 def seen(subject: Subject) -> ReadTexts:
     """The texts of a file and the hazards of its templates; read once for all rules."""
-    texts = sorted((*_read(subject, True), *_read(subject, False)), key=lambda text: text.i)
+    return _searched(sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i))
+
+
+def _searched(texts: list[StringValue]) -> ReadTexts:
     templates = [text for text in texts if text.is_template]
     hazards = tuple(_in_templates(templates)) if templates else ()
-    unread = tuple(text for text in texts if len(text.data) < text.stop - text.start)
-    return ReadTexts(tuple(texts), hazards, unread)
+    return ReadTexts(tuple(texts), hazards, tuple(text for text in texts if text.unread))
+
+
+class _Alone(NamedTuple):
+    """What the rules are asked about instead of a GGUF file: the results of `seen`."""
+
+    results: dict[Any, ReadTexts]
+
+
+def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]:
+    """What the rules of this module find in a template that is in no GGUF file, such as a checkpoint's.
+
+    :param key: its name in messages
+    :param data: its bytes, all of them
+    :param place: its span, of as many bytes
+    """
+    text = StringValue(0, key, True, place, data[:LOOKED_AT], max(0, len(data) - LOOKED_AT))
+    alone = _Alone({seen.__wrapped__: _searched([text])})  # type: ignore[attr-defined]
+    for each in _OF_TEMPLATES:
+        assert each.check is not None
+        yield from each.check(alone)
 
 
 def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
@@ -97,19 +133,83 @@ def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, H
 
     for text in templates:
         for hazard in hazards(text.data):
-            yield text, hazard
+            if hazard.kind != "broken" or text.key != _OF_GO:
+                yield text, hazard
 
 
-def _read(subject: Subject, templates: bool) -> Iterator[StringValue]:
-    """The templates of a file, or its other texts, each as far as it is examined."""
-    index, left = subject.file.index, TEMPLATES_ALTOGETHER if templates else ALTOGETHER
+def is_template(key: bytes) -> bool:
+    """Whether a key holds a chat template."""
+    return key.startswith(_TEMPLATE) or key.endswith(b".chat_template") or key in (b"chat_template", _OF_GO)
+
+
+def _others(subject: Subject) -> Iterator[StringValue]:
+    """The texts of a file that are no templates, each as far as it is examined."""
+    index, left = subject.file.index, ALTOGETHER
     for i in index.keys_of(ValueType.STRING):
         entry = index.key(i)
-        key, kind, start, stop = entry.name, entry.type, entry.value_start, entry.stop
-        if kind == ValueType.STRING and stop > start and key.startswith(_TEMPLATE) is templates and key != _JSON:
+        key, start, stop = entry.name, entry.value_start, entry.stop
+        if entry.type == ValueType.STRING and stop > start and key != _JSON and not is_template(key):
             size = min(stop - start, LOOKED_AT, left)
             left -= size
-            yield StringValue(i, key, templates, start, stop, subject.file.source.read(start, size))
+            place = Span(start, stop, f"key_values[{i}].value")
+            yield StringValue(i, key, False, place, subject.file.source.read(start, size), stop - start - size)
+
+
+def _templates(subject: Subject) -> Iterator[StringValue]:
+    """The templates of a file, each as far as it is examined."""
+    left, source = TEMPLATES_ALTOGETHER, subject.file.source
+    for i, key, place in _template_places(subject):
+        size = min(place.stop - place.start, LOOKED_AT, left)
+        left -= size
+        data, written = source.read(place.start, size), key != _JSON
+        yield StringValue(
+            i, key, True, place, data if written else _of_json(data), place.stop - place.start - size, written
+        )
+
+
+def _template_places(subject: Subject) -> Iterator[tuple[int, bytes, Span]]:
+    """Number, key and span of each template: values, elements of arrays of templates, and texts in a tokenizer.json."""
+    index, source = subject.file.index, subject.file.source
+    for i in index.keys_of(ValueType.STRING):
+        entry = index.key(i)
+        key, start, stop, path = entry.name, entry.value_start, entry.stop, f"key_values[{i}].value"
+        if entry.type != ValueType.STRING:
+            for at in range(min(entry.count, _MOST_TEMPLATES) if b"template" in key else 0):
+                length = int.from_bytes(source.read(start, 8), subject.file.byte_order)
+                first, start = start + 8, min(start + 8 + length, stop)
+                if b"{" in source.read(first, min(start - first, LOOKED_AT)):  # the others are names of templates
+                    yield i, key, Span(first, start, f"{path}.items[{at}]")
+        elif key == _JSON:
+            for begin, end in _in_json(source, start, stop):
+                yield i, key, Span(begin, end, path)
+        elif stop > start and is_template(key):
+            yield i, key, Span(start, stop, path)
+
+
+def _in_json(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where templates are in a JSON text: their bytes without the quotes, at most twice as many as are examined."""
+    found, at = 0, start
+    while at < stop and found < _MOST_TEMPLATES:
+        data = source.read(at, min(stop - at, 4 * LOOKED_AT))
+        match = re.search(_BEFORE_TEMPLATE, data)
+        if match is None:
+            at += max(len(data) - 64, 1) if at + len(data) < stop else len(data)
+            continue
+        found, at = found + 1, at + match.end()
+        text = re.match(_JSON_TEXT, source.read(at, min(stop - at, 2 * LOOKED_AT)))
+        assert text is not None
+        yield at, at + text.end()
+        at += text.end()
+
+
+def _of_json(data: bytes) -> bytes:
+    """What the bytes between quotes stand for in JSON; if they are no text, the bytes."""
+    import json
+
+    try:
+        return str(json.loads(b'"' + data + b'"', strict=False)).encode("utf-8", "surrogatepass")
+    except ValueError:  # cut inside an escape, or not UTF-8
+        return data
 
 
 # Most texts do not contain the beginnings of the expressions, which then need not be compiled.
@@ -211,6 +311,10 @@ def invisible_text(subject: Subject) -> Iterator[Finding]:
             if found is not None:
                 count = sum(1 for _ in re.finditer(_INVISIBLE, text.data))
                 yield invisible_text.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
+    for text, hazard in seen(subject).hazards:  # written as escapes
+        if hazard.kind == "unseen":
+            shown = text.data[hazard.start : hazard.stop]
+            yield invisible_text.at(text.span(hazard.start, hazard.stop), got=shown, key=text.key, count=1)
 
 
 @rule("S205", "template-trigger", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
@@ -356,7 +460,8 @@ def text_not_read(subject: Subject) -> Iterator[Finding]:
     Fix: shorten the texts; no published template has more than 30 KB.
     """
     for text in seen(subject).unread:
-        looked_at, size = len(text.data), text.stop - text.start
+        size = text.place.stop - text.place.start
+        looked_at = size - text.unread
         together = looked_at < min(size, LOOKED_AT)
         what = TrustedText(
             " of all templates of a file together" if text.is_template else " of all texts of a file together"
@@ -369,3 +474,55 @@ def text_not_read(subject: Subject) -> Iterator[Finding]:
             key=text.key,
             what=what if together else TrustedText(""),
         )
+
+
+@rule("S212", "template-escaped-mark", "{key} has {what} written with escapes: {got}", severity=WARNING, clause="12.5",
+      cwe=451, when=with_templates)  # fmt: skip
+def template_escaped_mark(subject: Subject) -> Iterator[Finding]:
+    """A chat template writes a control token with escapes, so that it is not seen in the template's text.
+
+    Why: control tokens begin and end turns. One that a reviewer does not find by searching can open a turn of the system
+    in the middle of a message. Published templates write them as they are.
+
+    Example: {{ '\\x3c|im_start|\\x3esystem' }}.
+
+    Fix: compare the template with the publisher's.
+    """
+    yield from _hazards(subject, "mark", template_escaped_mark)
+
+
+@rule("S213", "template-date-gate", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
+      when=with_templates)  # fmt: skip
+def template_date_gate(subject: Subject) -> Iterator[Finding]:
+    """A chat template behaves differently from a certain date on, or on certain days.
+
+    Why: a template that is harmless while it is reviewed can change the model's answers later. Published templates write
+    the date, and compare it with nothing.
+
+    Example: {% if strftime_now('%Y') > '2027' %}.
+
+    Fix: compare the template with the publisher's.
+    """
+    yield from _hazards(subject, "gate", template_date_gate)
+
+
+@rule("S214", "template-instruction", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
+      when=with_templates)  # fmt: skip
+def template_instruction(subject: Subject) -> Iterator[Finding]:
+    """A chat template tells the model to pass over its instructions, or to keep something from the user.
+
+    Why: the model reads the text of the template in every conversation, and the user does not. The rule knows the usual
+    phrases in English; other words for the same are not found.
+
+    Example: 'Ignore all previous instructions', 'without telling the user'.
+
+    Fix: compare the template with the publisher's.
+    """
+    yield from _hazards(subject, "idiom", template_instruction)
+
+
+#: The rules that need nothing of a file but its templates.
+_OF_TEMPLATES: Final = (
+    template_reaches_out, template_runs_long, template_broken, invisible_text, template_trigger, encoded_blob,
+    template_address, control_characters, text_not_read, template_escaped_mark, template_date_gate, template_instruction,
+)  # fmt: skip

@@ -356,7 +356,7 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
 
     Fix: store the scale in the tail of the I2_S tensor, and remove this tensor.
     """
-    for i, name in subject.odd_names:
+    for i, name in () if subject.lacks_tails else subject.odd_names:
         if subject.is_stray_scale(name):
             yield scale_companion.at(subject.name_span(i), name=name)
 

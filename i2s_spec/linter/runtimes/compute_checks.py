@@ -218,7 +218,12 @@ def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     """How text is split: another split gives other tokens than those that the weights were trained with."""
     metadata = subject.file.metadata
     first, pre = runtime.fact("first-token"), metadata.get("tokenizer.ggml.pre")
-    if first is not None and pre in runtime.no_first_token and "tokenizer.ggml.add_bos_token" not in metadata:
+    if (
+        first is not None
+        and isinstance(pre, str)
+        and pre in runtime.no_first_token
+        and "tokenizer.ggml.add_bos_token" not in metadata
+    ):
         text = f"tokenizer.ggml.add_bos_token is missing, and tokenizer.ggml.pre is {pre}: {first.text}"
         yield Reason(text, first.source, "note")
     if not runtime.pre or "tokenizer.ggml.pre" in metadata or metadata.get("tokenizer.ggml.model") != "gpt2":

@@ -32,13 +32,13 @@ from i2s_spec.linter.runtimes.verdicts import (
     verdicts,
 )  # fmt: skip
 from i2s_spec.schema import limits
-from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
+from i2s_spec.schema.architectures import declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, parse
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.llama_cpp import table
 from i2s_spec.schema.runtimes import RUNTIME, Runtime
-from i2s_spec.schema.types import BY_NAME, I2_S, I2_S_BLOCK, padded
+from i2s_spec.schema.types import BY_NAME, I2_S, I2_S_BLOCK, ValueType, padded
 
 #: Types that are tried, the best first; a device has an order of its own (`devices.PREFERRED`).
 TARGETS: Final = ("TQ2_0", "TQ1_0", "Q2_0", "IQ2_BN", "I2_S", "PTQ1_0", "F16", "F32")
@@ -232,7 +232,7 @@ def _obstacles(file: File, now: Sequence[Verdict], found: Sequence[UsefulConvers
     own = declared_architecture(named, file.metadata, file.tensors) if isinstance(named, str) else None
     if own is None or (own.activation != "relu2" and not own.takes_activation):
         return ()
-    wanted = file.metadata.get(f"{named}.hidden_activation", own.activation)
+    wanted = file.metadata.short(f"{named}.hidden_activation") or own.activation
     made = []
     for verdict in now:
         runtime = RUNTIME[verdict.runtime]
@@ -351,11 +351,10 @@ class _HeaderCopy:
 _GRAPH_KEYS: Final = ("rope.scaling.type", "rope.scaling.factor", "rope.freq_base", "attention.sliding_window")
 
 
-def cautions(path: str | os.PathLike[str], former: str | None = None) -> tuple[str, ...]:
+def cautions(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """What programs that load a new file are known to do wrongly with it, in sentences, most important first.
 
     :param path: of the file
-    :param former: the architecture of the file that it was made from, if it was changed
     """
     from i2s_spec.gguf.reader import open as open_file
 
@@ -363,24 +362,8 @@ def cautions(path: str | os.PathLike[str], former: str | None = None) -> tuple[s
         if file.fault is not None:
             return ()
         subject = Subject(file)
-        found = [*_lost_activation(file, former), *_unread_keys(file), *_of_runs(subject)]
+        found = [*_unread_keys(file), *_of_runs(subject)]
     return tuple(dict.fromkeys(found))
-
-
-def _lost_activation(file: File, former: str | None) -> Iterator[str]:
-    """The activation that the former architecture means, and the new one does not."""
-    named = file.metadata.get("general.architecture")
-    if former is None or former == named or not isinstance(named, str):
-        return
-    old, new = ARCHITECTURES.get(former), declared_architecture(named, file.metadata, file.tensors)
-    key = f"{named}.hidden_activation"
-    if old is None or new is None or old.activation == new.activation or key in file.metadata:
-        return
-    words = {"relu2": "ReLU squared", "silu": "SiLU", "gelu": "GELU"}
-    yield (
-        f"architecture {former} means {words[old.activation]}, and {named} means {words[new.activation]}: the copy does not "
-        f"say what it was trained with; --hidden-activation {old.activation} stores it"
-    )
 
 
 def _unread_keys(file: File) -> Iterator[str]:
@@ -392,7 +375,7 @@ def _unread_keys(file: File) -> Iterator[str]:
     known = {row.name for row in reads.keys}
     unread = [key for each in _GRAPH_KEYS if (key := f"{named}.{each}") in file.metadata and key not in known]
     for key in unread:
-        value = file.metadata.get(key)
+        value = file.metadata.short(key) if file.metadata.entry(key).type != ValueType.ARRAY else "an array"
         if value not in (0, None, "none"):
             yield f"{table().loader} does not read {key} (here {value!r}) in files of architecture {named}"
 

@@ -55,7 +55,7 @@ def runs_of_form(runtime: Runtime, wanted: FileForm) -> list[Reason]:
 def _of_same(runtime: Runtime, runs: list[RunRecord]) -> list[Reason]:
     """The results of runs on files of one form, if they are the same."""
     results = {run.result for run in runs}
-    if len(results) == 1 or results <= {"no", "crash"} or results <= {"right", "ran"}:
+    if len(results) == 1 or results <= {"right", "ran"}:
         first = {run.program: run for run in reversed(runs)}
         return [_shown(run) for run in reversed(first.values())]
     texts = "; ".join(dict.fromkeys(run.text for run in runs))
@@ -75,7 +75,7 @@ def _shown(run: RunRecord) -> Reason:
 def _by_difference(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
     """A failed run that differs from a good one in one thing, which the file has, too."""
     for bad in runs:
-        if bad.result not in ("wrong", "no", "crash"):
+        if bad.result not in ("wrong", "no"):
             continue
         good = (run for run in runs if run.result == "right" or (run.result and run.loads and not bad.loads))
         for cause in {cause for run in good for cause in _only_cause(bad.file.form, run.file.form)}:

@@ -1,10 +1,11 @@
 """What is known of other programs from running them: records of runs, what they show, and citations of sources.
 
-The table of runs, `records.json`, has what programs printed and computed for small files, and their answers to the
-vectors. `python tests/peers` in a checkout writes it; `records.schema.json` describes it. A fact that a run shows is
-cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
+The table of runs, `records.json`, has what programs printed and computed for small files. `python tests/peers` in a
+checkout writes it; `records.schema.json` describes it. Of runs that a signal ended, it has the number and the kind, and
+their records say no more than that there was no answer. A fact that a run shows is cited as `run PROGRAM/FILE`.
+`--runtimes` makes no statement about a program without a record or a source.
 
-`records` and `decoders` give the table; a `Reason` is the reason for a verdict, with its source, which `citation`
+`records` gives the table; a `Reason` is the reason for a verdict, with its source, which `citation`
 parses. `evidence` says what runs show about a file.
 """
 
@@ -84,7 +85,7 @@ class Computed(NamedTuple):
 class RunRecord(NamedTuple):
     """One run of a program on a file.
 
-    `end` is its exit status or signal, in words; `printed` the relevant lines of its output, `shown` what it reports
+    `end` is its exit status, in words; `printed` the relevant lines of its output, `shown` what it reports
     about a file that it reads. `decoded` says that its values were finite, of a run whose values were not compared;
     `taken` where a program was got that was run by hand.
     """
@@ -104,14 +105,14 @@ class RunRecord(NamedTuple):
 
     @property
     def result(self) -> str:
-        """What the run shows, as the effect of a `Reason`: `right`, `wrong`, `ran`, `no`, `crash`; empty if it only loads
-        the file, or reads its header.
+        """What the run shows, as the effect of a `Reason`: `right`, `wrong`, `ran`, `no`; empty if it only loads the file,
+        or reads its header.
 
         The activation of a model of architecture bitnet is not known unless the file states it: a program computes it
         rightly if its results are those of one.
         """
         if not self.loads:
-            return "crash" if self.end.startswith("SIG") or self.end == "died" else "no"
+            return "no"
         if self.computed:
             own = self.computed[:1] if self.file.form.states_activation else self.computed
             return "right" if any(one.agrees for one in own) else "wrong"
@@ -127,7 +128,7 @@ class RunRecord(NamedTuple):
         """The result in words."""
         who = f"{self.program} {self.version}"
         if not self.loads:
-            return f"{who} {'ends at' if self.result == 'crash' else 'refuses'} such a file: {printed(self)}"
+            return f"{who} {'refuses' if self.printed else 'does not compute'} such a file: {printed(self)}"
         if self.computed:
             return f"{who} computed such a file: {self.best.text}"
         if self.decoded:
@@ -145,40 +146,10 @@ def _nearness(one: Computed) -> float:
     return -one.relative if one.relative is not None else one.correlation or one.argmax or 0
 
 
-class DecoderRun(NamedTuple):
-    """A run of an implementation on the test vectors, as counts: a pair is the number of right answers and of all.
-
-    :param source: package and version, empty for an adapter that was written from the text
-    :param counts: vectors by the name of their status
-    :param files: `sound` and `malformed` files as pairs, and `ended`, ids of vectors at which it crashed or hung; empty
-        unless it reads files
-    :param tensors: a pair for each layout and type, by the feature of the vectors
-    :param models: the pair for forward passes
-    :param failures: the first failures, each as id, operation and first difference
-    """
-
-    id: str
-    name: str
-    version: str
-    source: str
-    date: str
-    suite_version: str
-    counts: dict[str, int]
-    files: dict[str, list[Any]]
-    tensors: dict[str, list[int]]
-    models: list[int]
-    failures: list[str]
-
-
 def table() -> dict[str, Any]:
     """The whole table, as it is in the file."""
     about: dict[str, Any] = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
     return about
-
-
-def decoders() -> list[DecoderRun]:
-    """The runs on test vectors, in the order of the file."""
-    return [DecoderRun(**each) for each in table()["decoders"]]
 
 
 @cache

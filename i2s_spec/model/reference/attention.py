@@ -36,27 +36,50 @@ def scores(q: Floats, keys: NDArray[Any], products: Products) -> Floats:
     return out
 
 
-def soft_max(scores: Floats, scale: np.float32, past: int | None, how: str, vector: int = 8) -> Floats:
+def visible(tokens: int, seen: int, past: int, causal: bool = True, window: int = 0) -> NDArray[np.bool_]:
+    """Which keys each row sees: bool [T, S]. Row t, at position past + t, does not see later ones if attention is causal,
+    nor those that are `window` or more before it.
+
+    >>> visible(2, 4, 2, window=2).astype(int).tolist()
+    [[0, 1, 1, 0], [0, 0, 1, 1]]
+
+    :param window: 0 for none
+    """
+    ahead = np.arange(seen)[None, :] - (past + np.arange(tokens)[:, None])
+    mine = (ahead <= 0) | (not causal)
+    return mine & (ahead > -window) if window else mine
+
+
+def soft_max(
+    scores: Floats,
+    scale: np.float32,
+    past: int,
+    how: str,
+    vector: int = 8,
+    *,
+    causal: bool = True,
+    window: int = 0,
+) -> Floats:
     """The weights of every row, float32 [H, T, S].
 
     z is the scores times the scale, less the largest of the row, both in float32. `f64`: e^z in float64, rounded; its sum in
     float64 by index; times the rounded reciprocal of that. `ggml`: the same with e^z by ggml's polynomial, and float32 sums
     of vectors. `f32`: e^z, and its quotient by the rounded sum.
 
-    :param past: tokens before the first row: row t sees past + t + 1 of them; None if every row sees all
+    :param past: tokens before the first row
     :param vector: of `ggml`: lanes of a vector
+    :param causal: as for `visible`, like `window`: scores of keys that a row does not see count as -infinity
     """
     z = scores * scale
-    if past is not None:
-        _, tokens, seen = z.shape
-        z[:, np.arange(seen)[None, :] > past + np.arange(tokens)[:, None]] = -np.inf
+    z[:, ~visible(*z.shape[1:], past, causal, window)] = -np.inf
     for head in z:  # one head at a time: the intermediate float64 need memory
         head -= head.max(axis=-1, keepdims=True)  # noqa: PLW2901
-        head[:] = _shares(head, how, vector)
+        head[:] = shares(head, how, vector)
     return z
 
 
-def _shares(z: Floats, how: str, vector: int) -> Floats:
+def shares(z: Floats, how: str, vector: int) -> Floats:
+    """e^z / sum of each row, of which the largest z is 0: float32 in the shape of z."""
     if how == "f32":
         p: Floats = np.exp(z)
         p /= reductions.sums(p).astype(np.float32)[..., None]

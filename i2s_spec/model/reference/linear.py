@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.numerics import ActivationQuantizer, NumericProfile
     from i2s_spec.model.reference.bitlinear import Quantized
     from i2s_spec.model.reference.run import Run
+    from i2s_spec.model.weights import Matrix
 
     Floats = NDArray[np.float32]
     Sums = NDArray[np.int32]
@@ -49,6 +50,18 @@ class Projections:
         if self.profile.quantizer_of(run.weights.tensor_type(node.weight)).groups == "none":
             return self._dequantized(x, matrix) if isinstance(matrix, Ternary) else self._in_windows(x, matrix)
         return self.bitlinear(run, node, x, matrix)
+
+    def expert(self, kind: str, x: Floats, matrix: Matrix) -> Floats:
+        """The projection of some tokens with the matrix of one expert, as `linear` multiplies.
+
+        :param kind: the type of the tensor
+        """
+        if not isinstance(matrix, Ternary | Grouped):
+            return self.dense(x, matrix)
+        rule = self.profile.quantizer_of(kind)
+        if rule.groups == "none":
+            return self._dequantized(x, matrix) if isinstance(matrix, Ternary) else self._in_windows(x, matrix)
+        return quantized_linear(self.quantized(x, rule), rule, matrix, self.threads)[0]
 
     def bitlinear(self, run: Run, node: Node, x: Floats, matrix: Ternary | Grouped) -> Floats:
         """BitLinear with the profile's quantizer for the type; projections of the same input share its codes."""

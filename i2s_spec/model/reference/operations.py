@@ -125,6 +125,48 @@ class Operations:
         """The logits: products with every row of the table; of an I2_S table, if the profile says so, by BitLinear."""
         return self.projections.head(run, node, x)
 
+    # Experts
+
+    def expert_shares(self, run: Run, node: Node, logits: Floats) -> Floats:
+        """The soft-max of the router's logits: [T, experts]."""
+        z = logits - logits.max(axis=-1, keepdims=True)
+        return attention.shares(z, self.profile.soft_max, self.profile.vector)
+
+    def best_experts(self, run: Run, node: Node, p: Floats) -> NDArray[np.int64]:
+        """The experts with the largest shares, in their order, of equal ones the first: int64 [T, used]."""
+        found: NDArray[np.int64] = np.argsort(-p, axis=-1, kind="stable")[:, : node.settings["used"]]
+        return found
+
+    def expert_weights(self, run: Run, node: Node, p: Floats, chosen: NDArray[np.int64]) -> Floats:
+        """The shares of the chosen experts, divided by their sum, which is added in float64 and rounded: [T, used]."""
+        own: Floats = np.take_along_axis(p, chosen, axis=-1)
+        return own / reductions.sums(own).astype(np.float32)[..., None]
+
+    def expert_linear(self, run: Run, node: Node, x: Floats, chosen: NDArray[np.int64]) -> Floats:
+        """Each token with the matrices of its experts: [T, used, N], of x [T, K], or of x [T, used, K] for each."""
+        matrices, kind = run.weights.experts(node.weight), run.weights.tensor_type(node.weight)
+        out = np.zeros((*chosen.shape, run.weights.tensor(node.weight).shape[1]), dtype=np.float32)
+        for expert in np.unique(chosen):
+            tokens, places = np.nonzero(chosen == expert)
+            rows = x[tokens] if x.ndim == 2 else x[tokens, places]
+            out[tokens, places] = self.projections.expert(kind, np.ascontiguousarray(rows), matrices[expert])
+        return out
+
+    def expert_scale(self, run: Run, node: Node, x: Floats, chosen: NDArray[np.int64]) -> Floats:
+        """The results of each expert times its number from the file."""
+        return x * run.weights.vector(node.weight)[chosen][..., None]
+
+    def weigh_experts(self, run: Run, node: Node, x: Floats, weights: Floats) -> Floats:
+        """The results of each expert times its weight."""
+        return x * weights[..., None]
+
+    def sum_experts(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The sum over experts in their order, in float32: [T, N]."""
+        total = x[:, 0]
+        for place in range(1, x.shape[1]):
+            total = total + x[:, place]
+        return total
+
     # Norms
 
     def norm(self, run: Run, node: Node, x: Floats) -> Floats:
@@ -173,11 +215,13 @@ class Operations:
         return [attention.scores(heads[each.start : each.stop], k, multiply) for each, k in parts]
 
     def soft_max(self, run: Run, node: Node, scores: list[Floats]) -> list[Floats]:
-        """e^(z - max z) / sum in each row, with z = scores times f32(scale): [H, T, S]; 0 for later tokens."""
-        scale, causal = np.float32(node.settings["scale"]), node.settings["causal"]
+        """e^(z - max z) / sum in each row, with z = scores times f32(scale): [H, T, S]; 0 for keys that a row does not
+        see."""
+        scale = np.float32(node.settings["scale"])
+        seen = {name: node.settings[name] for name in ("causal", "window")}
         parts = zip(run.sequences, scores, strict=True)
         how = self.profile.soft_max, self.profile.vector
-        return [attention.soft_max(each, scale, sequence.past if causal else None, *how) for sequence, each in parts]
+        return [attention.soft_max(each, scale, sequence.past, *how, **seen) for sequence, each in parts]
 
     def weighted_values(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
         """The sum of the values, each times its weight, with heads side by side: [T, H * d]."""

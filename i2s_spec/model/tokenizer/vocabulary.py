@@ -135,15 +135,21 @@ class Vocabulary:
         return {token: i for i, token in enumerate(self.tokens)}
 
     @cached_property
+    def given_types(self) -> list[int]:
+        """The type of each token as the file says it; all are normal if it has no types.
+
+        :raises FormatError: for a list of another length or type
+        """
+        found = self._numbers("tokenizer.ggml.token_type")
+        return [NORMAL] * len(self) if found is None else [int(kind) for kind in found]
+
+    @cached_property
     def types(self) -> list[int]:
         """The type of each token; all are normal if the file has no types, and an unknown type is undefined.
 
         As in loaders, tokens that end a turn are control tokens even if the file says that they are text.
         """
-        key = "tokenizer.ggml.token_type"
-        found = self._numbers(key)
-        types = [NORMAL] * len(self) if found is None else found.tolist()
-        types = [kind if UNDEFINED <= kind <= BYTE else UNDEFINED for kind in types]
+        types = [kind if UNDEFINED <= kind <= BYTE else UNDEFINED for kind in self.given_types]
         for text in END_TOKENS:
             i = self.ids.get(text)
             if i is not None and types[i] in (UNDEFINED, NORMAL):

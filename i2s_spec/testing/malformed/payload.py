@@ -214,9 +214,21 @@ add_scaled("scales-far-apart", "I314", "data[1].tail.scale", partial(_attention,
     also=("M001",), sound=partial(_attention, 0.02, 0.041, 0.03))  # fmt: skip
 add_scaled("zeros-with-a-scale", "I315", "data[0].tail.scale", partial(
     model, TernaryTensor(b"first.weight", (512, 4), b"\x55" * 512, scaled(5e-3))), also=("I205",))  # fmt: skip
+add_case("neogpu-form", "I317", "tensor_infos[2].type", lambda: _of_writer("neogpu"), also=("M012", "T009", "T015"),
+         sound=sound_model("bitnet-b1.58"))  # fmt: skip
 add_scaled(
     "same-codes-other-scale", "I316", "data[1].tail.scale", partial(pair, scale=0.7), sound=partial(pair, 4, 0.7)
 )
+
+
+def _of_writer(name: str) -> bytes:
+    """A model in the form of a single writer."""
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.testing import writer_files
+
+    with open_file(sound_model("bitnet-b1.58")()) as file:
+        made: bytes = getattr(writer_files, f"{name}_file")(file)
+        return made
 
 
 # --- wrong layouts ---------------------------------------------------------------------------------------------------

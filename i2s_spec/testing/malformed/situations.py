@@ -98,16 +98,26 @@ def _prefixed(sample: CheckpointSample) -> None:
     sample.tensors = {f"_orig_mod.{name}": tensor for name, tensor in sample.tensors.items()}
 
 
-def _folder(change: Callable[[CheckpointSample], object], scale: float = 0.5, index: bytes = b"") -> Situation:
+def _folder(
+    change: Callable[[CheckpointSample], object],
+    scale: float = 0.5,
+    index: bytes = b"",
+    profile: str = "default",
+    more: Mapping[str, Bytes] | None = None,
+) -> Situation:
     """A checkpoint in which one thing is broken; the form without bytes, since the files have no excerpts."""
 
     def content(name: str) -> Bytes:
         return lambda: CheckpointSample(scale).changed(change).files()[name]
 
-    files: dict[str, Bytes] = {name: content(name) for name in ("config.json", "model.safetensors")}
+    files = dict(more or {})
+    names = {name: name for name in ("config.json", "model.safetensors", "tokenizer.model")}
     if index:
+        names["model.safetensors"] = "model-00002-of-00002.safetensors"
         files["model.safetensors.index.json"] = lambda: index
-    return Situation("i2s lint --format concise .", files)
+    files.update({new: content(name) for name, new in names.items()})
+    how = "" if profile == "default" else f" --profile {profile}"
+    return Situation(f"i2s lint{how} --format concise .", files)
 
 
 def _quantization(**values: str) -> Callable[[CheckpointSample], object]:
@@ -146,8 +156,10 @@ def _set(make: Callable[[], list[bytes]], part: int, path: str) -> Situation:
 SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "S901": Situation("i2s lint model.gguf"),
     "S902": Situation("i2s show ."),
+    "S904": Without("where a link leads is in no byte of a file"),
     "S903": Without("what happens to a file while it is read is in none of its bytes"),
     **{code: Without("what a server answers is in no byte of a file") for code in sorted(faults.REMOTE)},
+    "G218": Without("released programs end at an alignment of 0, so no file with one is published"),
     "G412": Without("holes are a matter of the file system: a copy of the same bytes may have none"),
     "G233": _set(
         lambda: [_two_parts(lambda model: model.without("output_norm.weight"))[0], _two_parts()[1]], 0, "header"
@@ -188,6 +200,8 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "H212": _folder(lambda sample: sample.floats("lm_head.weight", (VOCAB, 8), 2.0)),
     "H213": _folder(lambda sample: sample.floats("model.norm.weight", (8,), math.inf)),
     "H214": _folder(_prefixed),
+    "H215": _folder(lambda sample: None, more={"model-00001-of-00002.safetensors": lambda: b""}),
+    "H216": _folder(lambda sample: None, profile="security", more={"training_args.bin": lambda: b""}),
     "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
     "P201": _with_runtimes(lambda: Draft("big").data, "P201"),
     "P202": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P202"),

@@ -1,7 +1,5 @@
-"""Pages that repeat whole declarations or records: who decodes what, the registry of type numbers, the test vectors.
+"""Pages that repeat whole declarations: the registry of type numbers, the test vectors.
 
-decoders_page   from the table of runs on the test vectors (`linter.runtimes.records.decoders`), of results and of nothing
-                else: what was not asked is empty
 registry_page   every meaning that a program gave to a number from 29 on, and how each type packs a block
 vectors_page    how to get the vectors, what there is, and the text that comes with them
 """
@@ -9,124 +7,18 @@ vectors_page    how to get the vectors, what there is, and the text that comes w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from i2s_site.figures import SCALE
 from i2s_site.runtimes import table
 from i2s_spec.conformance.mistakes import FLAGS
+from i2s_spec.conformance.operations import OPERATIONS, VERDICTS
 from i2s_spec.conformance.vectors import suite
 from i2s_spec.conformance.vectors.all_vectors import HERE
-from i2s_spec.conformance.vectors.vector import OPS, VERDICTS
-from i2s_spec.linter.runtimes.records import DecoderRun, decoders
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, BlockLayout
 from i2s_spec.schema.type_registry import OWN_KEYS, Meaning, all_file_meanings, all_tensor_meanings, telling
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
-
-#: Columns of tensors: head, and the features of a vector that belong there.
-_COLUMNS: Final = (
-    ("I2_S x86-128", "layout.x86-128"),
-    ("I2_S arm-64", "layout.arm-64"),
-    ("I2_S rows-1x4", "layout.rows-1x4"),
-    ("I2_S sequential", "layout.sequential-"),
-    ("TQ1_0", "type.tq1_0"),
-    ("TQ2_0", "type.tq2_0"),
-    ("Q2_0", "type.q2_0"),
-    ("Q2_0 of 128", "type.q2_0.g128"),
-    ("PQ2_0", "type.pq2_0"),
-    ("PTQ1_0", "type.ptq1_0"),
-)
-
-_INTRODUCTION: Final = """\
-# Who decodes what
-
-This page shows the answers of programs to the test vectors, each through an adapter of at most 80 lines
-(`tests/peers/adapters/`). `python tests/peers vectors` runs them again. A cell gives the number of right answers and the
-number of vectors that were run. **An empty cell was not run**: the program has no function for it, or its adapter does
-not call it. An empty cell does not say whether something works.
-
-To add a row, write an adapter ([tutorial](tutorials/decoder.md)) and send the record that
-`i2s conform run --report ndjson=NAME.ndjson -- COMMAND` writes.
-"""
-
-
-def decoders_page() -> str:
-    """The whole page."""
-    found = sorted(decoders(), key=lambda run: (not run.source, run.name.lower()))
-    parts = [_INTRODUCTION]
-    for own, title in ((False, "Programs of others"), (True, "Written from this specification")):
-        chosen = [run for run in found if (not run.source) == own]
-        parts += [
-            f"## {title}\n",
-            *(_files(chosen) if not own else ()),
-            "### Tensors and models\n" if not own else "",
-            _tensors(chosen),
-        ]
-    parts.append("## Evidence\n")
-    parts += [text for run in found for text in _evidence(run)]
-    return "\n".join([*(part for part in parts if part)])
-
-
-def _files(found: list[DecoderRun]) -> Iterator[str]:
-    """What becomes of whole files."""
-    yield "### Files\n"
-    yield "Sound files that are taken, malformed ones that are refused, and those at which a program crashed or did not end."
-    yield "What a program read from a file that it takes was not compared. Some of these read headers only.\n"
-    rows = [
-        [_link(run), _share(run.files["sound"]), _share(run.files["malformed"]), str(len(run.files["ended"]))]
-        for run in found if run.files
-    ]  # fmt: skip
-    yield table(["program", "sound files taken", "malformed files refused", "crashed or hung"], rows)
-
-
-def _tensors(found: list[DecoderRun]) -> str:
-    """What becomes of payloads, and of models."""
-    rows = [
-        [_link(run), *(_cell(run, feature) for _, feature in _COLUMNS), _share(run.models)]
-        for run in found if run.tensors or run.models[1]
-    ]  # fmt: skip
-    return table(["implementation", *(head for head, _ in _COLUMNS), "forward pass"], rows)
-
-
-def _cell(run: DecoderRun, feature: str) -> str:
-    """Right answers and vectors asked of one feature, or of all that begin with it."""
-    names = [each for each in run.tensors if each == feature or (feature.endswith("-") and each.startswith(feature))]
-    return _share([sum(run.tensors[name][i] for name in names) for i in (0, 1)])
-
-
-def _share(pair: Sequence[int]) -> str:
-    right, count = pair
-    return f"{right} of {count}" if count else ""
-
-
-def _link(run: DecoderRun) -> str:
-    return f"[{_plain(run.name)}](#{_anchor(run)})"
-
-
-def _anchor(run: DecoderRun) -> str:
-    return "run-" + "".join(char if char.isalnum() else "-" for char in run.name.lower())
-
-
-def _evidence(run: DecoderRun) -> Iterator[str]:
-    """Version, date, and the first differences."""
-    yield f"### {_plain(run.name)} {{ #{_anchor(run)} }}\n"
-    source = f"{run.source}, " if run.source else f"version {run.version}, " if run.version else ""
-    failed = run.counts["fail"] + run.counts["errored"]
-    yield (
-        f"{_plain(source)}run {run.date} with suite {run.suite_version}: {run.counts['pass']} passed, "
-        f"{failed} failed, {run.counts['skipped']} were not for it, {run.counts['noted']} were only noted.\n"
-    )
-    lines = [f"- `{name}` {_plain(text)}" for name, _, text in (each.partition(" ") for each in run.failures)]
-    if failed > len(run.failures):
-        lines.append(f"- and {failed - len(run.failures)} more")
-    if lines:
-        yield "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Text of a program that Markdown and HTML leave as it is."""
-    return "".join(f"\\{char}" if char in "\\`*_[]#" else {"<": "&lt;", "&": "&amp;"}.get(char, char) for char in text)
-
 
 _HEAD: Final = """# D Registry of type numbers
 
@@ -257,7 +149,7 @@ def vectors_page() -> str:
     """The page: counts, flags, and `INTERPRETING.md` one heading lower."""
     made = suite()
     counts = Counter((vector.op, vector.verdict) for vector in made)
-    rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPS]
+    rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPERATIONS]
     found = Counter(flag for vector in made for flag in vector.flags)
     bugs = [[f"`{name}`", FLAGS[name].bug, FLAGS[name].seen, str(count)] for name, count in sorted(found.items())]
     text = (HERE / "INTERPRETING.md").read_text(encoding="utf-8")
@@ -266,7 +158,7 @@ def vectors_page() -> str:
         "# Test vectors",
         "",
         f"Version {made.version} of the suite has {len(made)} vectors for decoders in any language. `i2s vectors export",
-        "suite` writes them; the result is always the same and takes less than 5 MB. `i2s vectors package DIR --for pypi`",
+        "suite` writes them; the result is always the same and takes less than 14 MB. `i2s vectors package DIR --for pypi`",
         "(`npm`, `go`, `cargo`) makes packages of them. `i2s vectors mutants` runs programs with one bug each: every one",
         "fails a vector whose flag names its bug.",
         "",

@@ -6,10 +6,10 @@ import datetime
 import json
 from typing import Final
 
+from i2s_site import decoders
 from i2s_site.checkout import root
 from i2s_site.runtimes import table
 from i2s_spec.exports import cuda, wgsl
-from i2s_spec.linter.runtimes.records import DecoderRun, decoders
 
 _ANNEX: Final = """\
 # {title}
@@ -36,7 +36,7 @@ def kernels_page() -> str:
 
 def read_by() -> str:
     """A row for each language and tool that read the files."""
-    run = {each.id: each for each in decoders()}
+    run = {each.id: each for each in decoders.runs()}
     shaders, kernels = run["wgsl-from-the-schema"], run["cuda-from-the-schema"]
     rows = json.loads((root() / "tests" / "peers" / "exports.json").read_text(encoding="utf-8"))["rows"]
     return table(
@@ -59,8 +59,21 @@ def read_by() -> str:
     )
 
 
-def _vectors(run: DecoderRun) -> str:
-    return f"{run.counts['pass']} of {run.counts['pass'] + run.counts['fail']} vectors"
+def schemas() -> dict[str, str]:
+    """The JSON Schemas of the package by their places on the site."""
+    package = root() / "i2s_spec"
+    return {f"schemas/{path.name}": path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.schema.json"))}
+
+
+def schema_list() -> str:
+    """A row for each JSON Schema: the document that it describes."""
+    titles = {name: json.loads(text) for name, text in schemas().items()}
+    return table(["schema", "describes"], [[f"[{name[8:]}]({name})", each["title"]] for name, each in titles.items()])
+
+
+def _vectors(run: decoders.Run) -> str:
+    right, asked = (sum(each[i] for each in run.operations.values()) for i in (0, 1))
+    return f"{right} of {asked} vectors"
 
 
 def _date(text: str) -> str:

@@ -12,7 +12,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from i2s_site import annexes, architectures, damage, exports, inventories, layouts, notebook, requirements, runtimes
+from i2s_site import (
+    annexes,
+    architectures,
+    damage,
+    decoders,
+    exports,
+    install,
+    inventories,
+    layouts,
+    notebook,
+    requirements,
+    runtimes,
+)
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
 from i2s_spec.cli import rule_pages
@@ -27,10 +39,12 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "register.json": requirements.as_json,
     "conformance-vectors.md": annexes.vectors_page,
     "runtimes.md": runtimes.page,
-    "decoders.md": annexes.decoders_page,
+    "decoders.md": decoders.page,
+    "wrong-answers.md": decoders.wrong_page,
     "damage.md": damage.page,
     "layouts.md": layouts.page,
     "annexes/registry.md": annexes.registry_page,
+    "install.md": install.page,
     "annexes/shaders.md": exports.shaders_page,
     "annexes/kernels.md": exports.kernels_page,
     "tutorials/notebook.md": notebook.page,
@@ -57,6 +71,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "runtimes": runtimes.runtimes,
     "advisories": runtimes.advisories,
     "exports": exports.read_by,
+    "JSON schemas": exports.schema_list,
     **{f"requirements {name}": partial(requirements.listed, name) for name in requirements.CLASSES},
 }
 
@@ -65,7 +80,7 @@ _TABLE: Final = re.compile(r"^```i2s-table\n([^(\n]+?) *(?:\([^\n]*\))?\n```\n",
 
 def pages() -> dict[str, str]:
     """The generated files but for the pages of the rules."""
-    return {name: make() for name, make in PAGES.items()} | architectures.pages()
+    return {name: make() for name, make in PAGES.items()} | architectures.pages() | exports.schemas()
 
 
 def rules() -> dict[str, str]:

@@ -214,7 +214,7 @@ def page() -> str:
 #: What a run shows, in words, in the order of the page.
 _RESULTS: Final = {
     "right": "computed as our forward pass does", "wrong": "computed something else",
-    "ran": "computed, compared with nothing", "": "loaded, or read", "no": "refused", "crash": "ended at",
+    "ran": "computed, compared with nothing", "": "loaded, or read", "no": "refused, or not computed",
 }  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def _runs() -> Iterator[str]:
     yield "commands that make each file, its SHA-256 and form, and the output and distance of each run. Without a device in"
     yield "its name, a program was run on a processor."
     yield ""
-    every = list(records().values())
+    every, endings = list(records().values()), table_of_records()["endings"]
     for program in dict.fromkeys(run.program for run in every):
         mine = [run for run in every if run.program == program]
         source = f" ({mine[0].taken})" if mine[0].taken else ""
@@ -240,6 +240,9 @@ def _runs() -> Iterator[str]:
             more = f"the smallest file of {len(smallest)} architectures" if smallest else ""
             if shown or more:
                 yield f"    - {words}: {', '.join(filter(None, (shown, more)))}"
+        ended = [f"{each['kind']} {each['count']}" for each in endings if each["program"] == program]
+        if ended:
+            yield f"    - of its runs, ended by {', '.join(ended)}"
     yield ""
     yield "### Devices"
     yield ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,31 @@ def test_every_finding_has_a_line(name: str) -> None:
     text = make("text").file(report).splitlines()
     lines = [re.sub(r" \[repairable[^]]*\]$", "", line) for line in text if not line.startswith("  ")]
     assert lines == concise
+
+
+def test_statistics_count_findings_and_files() -> None:
+    reports = [lint(broken(name)) for name in list(SMALL)[:12]] + [lint(Draft().data)]
+    totals = Totals()
+    form = make("statistics")
+    for report in reports:
+        totals.add(report.as_dict())
+        assert form.file(report) == ""
+    *lines, sums = form.end(totals).splitlines()
+    assert sums.startswith("13 files: ")
+    found = {}
+    for line in lines:
+        count, code, slug, files = re.fullmatch(r" *([\d,]+)  (\w+) ([\w-]+), in (\d+) files?", line).groups()  # type: ignore[union-attr]
+        assert REGISTRY[code].slug == slug
+        found[code] = (int(count.replace(",", "")), int(files))
+    wanted: dict[str, tuple[int, int]] = {}
+    for report in reports:
+        codes = Counter(finding.code for finding in report.findings) + Counter(report.elided)
+        for code, count in codes.items():
+            before = wanted.get(code, (0, 0))
+            wanted[code] = (before[0] + count, before[1] + 1)
+    assert found == wanted
+    counts = [count for count, _ in found.values()]
+    assert counts == sorted(counts, reverse=True)
 
 
 def test_verdicts() -> None:

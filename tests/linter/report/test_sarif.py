@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from base64 import b64decode
 from dataclasses import replace
@@ -16,10 +17,12 @@ import pytest
 from hostile import NAME, hostile
 from malformed_cases import SMALL, broken
 
+from i2s_spec._version import __version__
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.paths import failed, lint_path
 from i2s_spec.linter.report import make
+from i2s_spec.linter.report.sarif import semantic_version
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.types import ValueType
@@ -160,6 +163,17 @@ def test_fingerprints_do_not_depend_on_places(tmp_path: Path) -> None:
         text = form.begin() + form.file(lint_path(path, Options(select=("G207",)))) + form.end(Totals())
         prints.append([result["partialFingerprints"] for result in json.loads(text)["runs"][0]["results"]])
     assert prints[0] == prints[1] != []
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [("0.2.0.dev0", "0.2.0-dev.0"), ("0.2.0", "0.2.0"), ("1.0rc2", "1.0.0-rc.2"), ("1.2.3a1+g5", "1.2.3-a.1+g5")],
+)
+def test_the_version_is_semantic(log: dict[str, Any], version: str, wanted: str) -> None:
+    assert semantic_version(version) == wanted
+    # The grammar of Semantic Versioning 2.0.0, without its bound on leading zeros.
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", wanted)
+    assert log["runs"][0]["tool"]["driver"]["semanticVersion"] == semantic_version(__version__)
 
 
 def test_invocation_says_how_it_ended(log: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ int main(void) {
         seq = strtol(value(line, "seq"), NULL, 10);
         if (strstr(line, "\"cmd\":\"start\""))
             puts("{\"version\":1,\"implementation\":{\"name\":\"C, from the text\",\"version\":\"1\",\"language\":\"c\"},"
-                 "\"ops\":[\"decode\",\"dequant\"],\"features\":[\"type.i2_s\",\"layout.x86-128\",\"layout.arm-64\","
+                 "\"ops\":[\"decode\",\"dequant\"],\"features\":[\"type.i2_s\",\"subnormals\",\"layout.x86-128\",\"layout.arm-64\","
                  "\"tail.replicated-8\",\"strict.codes\",\"strict.extent\"]}");
         else if (strstr(line, "\"cmd\":\"dialect\"")) puts("{\"ok\":true}");
         else run(line);

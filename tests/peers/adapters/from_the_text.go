@@ -29,7 +29,7 @@ var layouts = map[string]func(k, cols int) (int, int){
 }
 
 const about = `{"version":1,"implementation":{"name":"Go, from the text","version":"1","language":"go"},"ops":["decode","dequant"],` +
-	`"features":["type.i2_s","layout.x86-128","layout.arm-64","layout.rows-1x4","layout.sequential-msb","layout.sequential-lsb",` +
+	`"features":["type.i2_s","subnormals","layout.x86-128","layout.arm-64","layout.rows-1x4","layout.sequential-msb","layout.sequential-lsb",` +
 	`"tail.replicated-8","strict.codes","strict.extent"]}`
 
 func decode(asked request) (answer []byte, phase string) {

@@ -37,7 +37,7 @@ function decode(op, path, args) {
   return new Uint8Array(Float32Array.from(trits, (trit) => trit * scale).buffer);
 }
 
-const features = ["type.i2_s", "big-endian", "tail.replicated-8", "strict.codes", "strict.extent"];
+const features = ["type.i2_s", "subnormals", "big-endian", "tail.replicated-8", "strict.codes", "strict.extent"];
 for (const name of Object.keys(layouts)) features.push(`layout.${name}`);
 for (const name of Object.keys(codes)) features.push(`codes.${name}`);
 await speak({ name: "JavaScript, from the text", version: "1", language: "javascript" }, ["decode", "dequant"], features, decode);

@@ -54,7 +54,7 @@ fn decode(line: &str) -> Result<Vec<u8>, &'static str> {
 
 fn main() {
     let about = r#"{"version":1,"implementation":{"name":"Rust, from the text","version":"1","language":"rust"},"ops":["decode","dequant"],
-        "features":["type.i2_s","layout.x86-128","layout.arm-64","layout.rows-1x4","layout.sequential-msb","layout.sequential-lsb",
+        "features":["type.i2_s","subnormals","layout.x86-128","layout.arm-64","layout.rows-1x4","layout.sequential-msb","layout.sequential-lsb",
         "tail.replicated-8","strict.codes","strict.extent"]}"#.replace('\n', "");
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let cmd = text(value(&line, "cmd").unwrap_or(""));

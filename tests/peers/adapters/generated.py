@@ -14,7 +14,15 @@ from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 NAMES = {"x86-128": "interleave-128", "arm-64": "interleave-64"} | {name: name for name in LAYOUTS}
 TYPES = {name.lower().replace("_g128", ".g128"): layout for name, layout in GROUP_LAYOUTS.items() if name != "I2_SR"}
-FEATURES = ["type.i2_s", "big-endian", "tail.replicated-8", "strict.codes", "strict.extent"]
+FEATURES = [
+    "type.i2_s",
+    "subnormals",
+    "codes.plus-two",
+    "big-endian",
+    "tail.replicated-8",
+    "strict.codes",
+    "strict.extent",
+]
 FEATURES += [f"layout.{name}" for name in ("x86-128", "arm-64", "rows-1x4", "sequential-msb", "sequential-lsb")]
 FEATURES += [f"type.{name}" for name in TYPES] + [f"codes.{name}" for name in CODE_MAPS]
 

@@ -33,4 +33,9 @@ def answer(op, path, args):
 
 
 ABOUT = {"name": "gguf", "version": version("gguf"), "language": "python", "source": f"PyPI gguf {version('gguf')}"}
-speak(ABOUT, ["container", "dequant", "quantize"], answer, [*(f"type.{name}" for name in TYPES), "quantize.ggml"])
+speak(
+    ABOUT,
+    ["container", "dequant", "quantize"],
+    answer,
+    [*(f"type.{name}" for name in TYPES), "quantize.ggml", "subnormals", "codes.plus-two"],
+)

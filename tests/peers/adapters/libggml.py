@@ -64,4 +64,9 @@ known = [
     name for name, number in NUMBERS.items() if library.ggml_get_type_traits(number).contents.name == name.encode()
 ]
 ABOUT = {"name": "libggml", "version": version()[0], "language": "c", "source": version()[1]}
-speak(ABOUT, ["container", "dequant", "quantize"], answer, [*(f"type.{name}" for name in known), "quantize.ggml"])
+speak(
+    ABOUT,
+    ["container", "dequant", "quantize"],
+    answer,
+    [*(f"type.{name}" for name in known), "quantize.ggml", "subnormals", "codes.plus-two"],
+)

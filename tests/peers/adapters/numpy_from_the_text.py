@@ -26,7 +26,7 @@ BLOCKS = {
     "tq2_0": (256, 66, 64, lambda k: (k // 128 * 32 + k % 32, k % 128 // 32 * 2)),
 }
 # fmt: on
-FEATURES = ["type.i2_s", "big-endian", "tail.replicated-8", "strict.codes", "strict.extent"]
+FEATURES = ["type.i2_s", "subnormals", "big-endian", "tail.replicated-8", "strict.codes", "strict.extent"]
 FEATURES += [
     f"{kind}.{name}" for kind, all in (("layout", LAYOUTS), ("type", BLOCKS), ("codes", CODES)) for name in all
 ]

@@ -48,6 +48,6 @@ def answer(op, path, args, _tokens=None):
 
 
 VERSION = version("xllamacpp")
-FEATURES = [*(f"type.{name}" for name in ("tq1_0", "tq2_0", "q2_0")), "arch.llama", "arch.qwen3", "arch.gemma3"]
+FEATURES = [*(f"type.{name}" for name in ("tq1_0", "tq2_0", "q2_0", "f16")), "arch.llama", "arch.qwen3", "arch.gemma3"]
 ABOUT = {"name": "xllamacpp", "version": VERSION, "language": "c++", "source": f"PyPI xllamacpp {VERSION}"}
 speak(ABOUT, ["forward"], answer, sys.argv[1:] or FEATURES)
