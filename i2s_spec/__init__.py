@@ -10,7 +10,7 @@ public. A name is imported when it is first used, so `import i2s_spec` itself is
 The functions and classes by purpose; `help(i2s.lint)` explains one of them:
 
     one file     open, lint, doctor, identify, fix, sanitize, hash, diff; File, Tensor, Report, Span, FormatError
-    many files   manifest, check, lint_manifest; Policy, the limits for files on servers
+    many files   manifest, check, check_in_child, lint_manifest; Policy, the limits for files on servers
     weights      unpack, pack, dequantize, get_rows, quantize, weight_quant, transcode, read_as, histogram, scan
     new files    new, Writer, rewrite, convert, convert_endian, quantize_model
     checkpoints  import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Writer as Writer
     from i2s_spec.inspect.identify import identify as identify
     from i2s_spec.linter.cluster.check import check as check
+    from i2s_spec.linter.cluster.check import check_in_child as check_in_child
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest as lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest as manifest
     from i2s_spec.linter.engine import lint as lint
@@ -103,6 +104,7 @@ _HOMES = {
     "lint": "i2s_spec.linter.engine",
     "doctor": "i2s_spec.checkup",
     "check": "i2s_spec.linter.cluster.check",
+    "check_in_child": "i2s_spec.linter.cluster.check",
     "manifest": "i2s_spec.linter.cluster.manifest",
     "lint_manifest": "i2s_spec.linter.cluster.lint_manifest",
     "Policy": "i2s_spec.remote.policy",

@@ -19,6 +19,7 @@ The other errors of the package, the exit codes of the command line, and counted
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -39,7 +40,7 @@ EXIT_INPUT = 3
 EXIT_BUG = 4
 #: A server did not give the bytes of a file: gated, missing, rate-limited, offline. Another try may.
 EXIT_REMOTE = 5
-#: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
+#: Not enough memory, or too many open files, so that nothing is known of the input: sysexits' number for a shortage.
 EXIT_MEMORY = 71
 #: A run over many files ended before all were checked, and goes on when it is called again: sysexits' temporary failure.
 EXIT_UNFINISHED = 75
@@ -177,6 +178,18 @@ class RecordError(SettingError):
 
 class Unfinished(RuntimeError):
     """A run over many files that ended early; what it did is kept, and the same call goes on from there."""
+
+
+class TooManyFiles(MemoryError):
+    """The process may open no further file, so that nothing is known of the input: no fault of the one that it met."""
+
+    def __init__(self) -> None:
+        super().__init__("too many files are open at once (ulimit -n allows more)")
+
+
+def is_too_many_files(error: BaseException) -> bool:
+    """Whether an error is about the number of open files, of this process or of the system."""
+    return isinstance(error, TooManyFiles) or getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)
 
 
 class MissingExtra(ImportError):

@@ -221,7 +221,7 @@ def _floats(tensor: Tensor, name: str, offset: float, choices: _Choices) -> NewT
         with np.errstate(invalid="ignore"):  # a NaN stays one
             values = floats_of(tensor) - np.float32(offset)
             words = float_words(name, values, stored)
-        if stored not in (kind, "F32") and not np.array_equal(_back(words, stored), values):
+        if stored not in (kind, "F32") and not np.array_equal(_back(words, stored), values, equal_nan=True):
             choices.rounded.append(f"{tensor.name} to {stored}")
         return [words]
 

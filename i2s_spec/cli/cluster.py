@@ -13,11 +13,12 @@ import click
 
 from i2s_spec.cli.options import INPUT, OUTPUT, form_option, report_place, shown
 from i2s_spec.cli.process import cleaned_up
-from i2s_spec.errors import counted
+from i2s_spec.errors import SettingError, counted
 from i2s_spec.linter.cluster.results import (
     MEANINGS,
     VERDICTS,
     Census,
+    Reuse,
     by_count,
     census_of,
     census_page,
@@ -37,6 +38,11 @@ def engine_run(
     from i2s_spec.linter.cluster.run import IN_FLIGHT, Rate
 
     results = how.results or RESULTS
+    reuse: Reuse = "all"
+    if how.results is None:  # whoever made this folder may have put a file of that name into it
+        reuse = "none" if options.profile == "security" else "own"
+        if os.path.islink(results):
+            raise SettingError(f"{results} is a link; name the file of the results with --results")
     say = _nothing if how.quiet else _to_stderr
     run = lint_manifest(
         manifest(files),
@@ -49,6 +55,7 @@ def engine_run(
         table=table_of(results),
         say=say,
         folders=folders,
+        reuse=reuse,
     )
     with closing(run):
         for record in run:

@@ -28,7 +28,9 @@ from i2s_spec.errors import (
     MissingExtra,
     RecordError,
     SettingError,
+    TooManyFiles,
     Unfinished,
+    is_too_many_files,
     quote,
 )
 
@@ -51,9 +53,8 @@ def end(failure: BaseException) -> NoReturn:
 
         _say(_words(error))
         sys.exit(exit_code_of(error.code))
-    except MemoryError:
-        _say("there is not enough memory; this says nothing about the input")
-        sys.exit(EXIT_MEMORY)
+    except MemoryError as error:
+        _short(error)
     except (MissingExtra, SettingError) as error:
         _say(str(error))
         sys.exit(EXIT_INPUT if isinstance(error, RecordError) else EXIT_USAGE)
@@ -61,6 +62,8 @@ def end(failure: BaseException) -> NoReturn:
         _say(str(error))
         sys.exit(EXIT_UNFINISHED)
     except OSError as error:
+        if is_too_many_files(error):  # whatever was opened then is not to blame
+            _short(TooManyFiles())
         name = f"{quote(os.fspath(error.filename), 4096, bare=True)}: " if error.filename is not None else ""
         _say(f"{name}{error.strerror or error}")
         sys.exit(EXIT_INPUT)
@@ -73,6 +76,14 @@ def end(failure: BaseException) -> NoReturn:
         _say(f"internal error: {type(error).__name__}: {quote(str(error), bare=True)}")
         _say("this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback")
         sys.exit(EXIT_BUG)
+
+
+def _short(error: MemoryError) -> NoReturn:
+    """Say what was missing, and exit."""
+    _say(
+        f"{error if isinstance(error, TooManyFiles) else 'there is not enough memory'}; this says nothing about the input"
+    )
+    sys.exit(EXIT_MEMORY)
 
 
 def reader_has_gone() -> NoReturn:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any, BinaryIO, Final, Protocol, cast, runtime_checkable
 
-from i2s_spec.errors import FormatError, Span, TrustedText, counted, file_error, quote
+from i2s_spec.errors import FormatError, Span, TooManyFiles, TrustedText, counted, file_error, is_too_many_files, quote
 from i2s_spec.schema import faults
 
 __all__ = ["BufferSource", "FileSource", "MapSource", "Source", "StreamSource", "source_of"]
@@ -126,7 +126,7 @@ class FileSource:
         self.path = os.fspath(path)
         self.name = name or self.path
         try:
-            self._fd = os.open(path, FLAGS)
+            self._fd = _opened(path)
         except OSError as error:
             raise file_error(faults.UNREADABLE, error).of_file(path) from error
         try:
@@ -412,6 +412,19 @@ def _shrank(at: int, size: int) -> FormatError:
 # Files that are read whole: regular ones, of a bounded size, which are more than holes.
 
 
+def _opened(path: str | os.PathLike[str]) -> int:
+    """A descriptor of a file; a shortage of descriptors is not a fault of the file.
+
+    :raises TooManyFiles: where no further file can be opened
+    """
+    try:
+        return os.open(path, FLAGS)
+    except OSError as error:
+        if is_too_many_files(error):
+            raise TooManyFiles from None
+        raise
+
+
 def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
     """A regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may never end.
 
@@ -419,7 +432,7 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> Binar
     :raises OSError: where it cannot be opened, is not a regular file, or is larger; with the name
     """
     name = os.fspath(path)
-    fd = os.open(path, FLAGS)
+    fd = _opened(path)
     try:
         status = os.fstat(fd)
         kind = kind_of(status) or _made_up(fd, status)

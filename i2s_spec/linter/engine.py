@@ -15,7 +15,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TooManyFiles, TrustedText, is_too_many_files, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey import Reading
@@ -361,8 +361,11 @@ class Collection:
     def bug(self, where: str, error: Exception) -> None:
         """Add an internal error.
 
+        :raises TooManyFiles: if it is about the number of open files
         :raises Exception: the same exception, if I2S_DEBUG is set
         """
+        if is_too_many_files(error):
+            raise TooManyFiles from None
         if os.environ.get("I2S_DEBUG"):
             raise error
         self.bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))

@@ -23,7 +23,7 @@ from glob import glob
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
+from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TooManyFiles, TrustedText, quote
 from i2s_spec.gguf.source import below, is_address, open_regular
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import Options, defaults
@@ -291,7 +291,7 @@ def lint_path(
             weights = stack.enter_context(open_reference(options))
         try:
             report = lint(name, options, progress=progress, weights=weights).as_dict()
-        except MissingExtra:
+        except (MissingExtra, TooManyFiles):
             raise
         except Exception as error:
             if os.environ.get("I2S_DEBUG"):

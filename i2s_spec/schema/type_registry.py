@@ -602,7 +602,7 @@ class Advisory(NamedTuple):
 
     :param program: the affected program
     :param subject: the part of a file that triggered it, and the effect
-    :param rules: the rules that find such a part
+    :param rules: the rules that find such a part; none if the part is not known
     """
 
     id: str
@@ -633,6 +633,7 @@ ADVISORIES: Final[tuple[Advisory, ...]] = (
     Advisory("CVE-2025-66959", "Ollama", "a length in the file is not compared with anything", ("G209",)),
     Advisory("CVE-2026-27940", "llama.cpp", "this sum and the memory for the records wrap", ("G410",)),
     Advisory("CVE-2026-33298", "llama.cpp", "the size of a tensor in bytes wraps", ("G312",)),
+    Advisory("CVE-2026-52131", "llama.cpp", "an assertion of the reader; which field it is about was not published", ()),
     Advisory("CVE-2026-5760", "SGLang", "a chat template rendered without a sandbox runs code", ("S201",)),
     Advisory("CVE-2026-7482", "Ollama", "offset and size of a tensor beyond the file: memory is read and sent away",
              ("G402",)),

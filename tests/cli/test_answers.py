@@ -441,6 +441,32 @@ def test_lack_of_memory_is_not_reported_as_a_bug(
     assert "not enough memory" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a limit for open files")
+@pytest.mark.parametrize("verb", ["lint", "import"])
+def test_too_many_open_files_are_no_fault_of_the_input(tmp_path: Path, verb: str) -> None:
+    """A folder with more shards than files may be open: no shard is called unreadable, and nothing is a bug."""
+    folder = tmp_path / "ck"
+    folder.mkdir()
+    header = json.dumps({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    names = [f"model-{i:05d}-of-00080.safetensors" for i in range(1, 81)]
+    for name in names:
+        text = header.replace(b'"x"', f'"{name}"'.encode())
+        (folder / name).write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    weights = {"metadata": {}, "weight_map": {name: name for name in names}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(weights), encoding="utf-8")
+    (folder / "config.json").write_text(
+        '{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}', encoding="utf-8"
+    )
+    command = f"ulimit -n 64; exec {sys.executable} -m i2s_spec {verb} ck" + (" -o o.gguf" if verb == "import" else "")
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 71, done.stderr
+    assert (
+        done.stderr
+        == "i2s: too many files are open at once (ulimit -n allows more); this says nothing about the input\n"
+    )
+    assert done.stdout == ""
+
+
 # --- exit codes for arbitrary files -------------------------------------------------------------------------------
 
 

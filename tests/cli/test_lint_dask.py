@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -115,6 +116,127 @@ def test_checkpoints_are_checked_on_a_cluster_too(tmp_path: Path) -> None:
         "good": True, "bad": False,
     }  # fmt: skip
     assert "4 of 4 files have results" in ended(i2s(*arguments, cwd=tmp_path))[2]
+
+
+def test_results_that_were_found_decide_nothing(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record with the right address, ETag and rules, for a file that is none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder, found = tmp_path / "clone", tmp_path / "clone" / "i2s-results.jsonl"
+    folder.mkdir()
+    address = f"{server.url}/m.gguf"
+    server.files["/m.gguf"] = Draft().data
+    arguments = ("lint", "--engine", "dask", "--jobs", "1", "--allow-private", address)
+    security = (*arguments, "--profile", "security")
+
+    def forged(*call: str) -> None:
+        """A record of the good file, as anybody could write it."""
+        found.unlink(missing_ok=True)
+        server.files["/m.gguf"] = Draft().data
+        assert ended(i2s(*call, cwd=folder))[0] == 0
+        record = lines(found)[-1]
+        assert record.pop("seal")
+        found.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        server.files["/m.gguf"] = b"junk" + Draft().data[4:]
+
+    forged(*arguments)
+    code, _, err = ended(i2s(*arguments, cwd=folder))
+    assert (code, "1 result of an earlier run is in i2s-results.jsonl and not used" in err) == (3, True), err
+    forged(*security)
+    assert ended(i2s(*security, cwd=folder))[0] == 3
+    forged(*security)
+    code, _, err = ended(i2s(*security, "--results", found.name, cwd=folder))
+    assert (code, "with earlier results in i2s-results.jsonl" in err) == (0, True), err
+
+    # The records of this user count, but not with the profile of security.
+    assert ended(i2s(*arguments, cwd=folder))[0] == 3
+    server.files["/m.gguf"] = Draft().data  # with the same ETag
+    code, _, err = ended(i2s(*arguments, cwd=folder))
+    assert (code, "with their earlier results: 1 of 1 file" in err) == (3, True), err
+    assert ended(i2s(*security, cwd=folder))[0] == 0
+
+    found.unlink()
+    found.symlink_to(tmp_path / "elsewhere.jsonl")
+    code, _, err = ended(i2s(*arguments, cwd=folder))
+    assert (code, "is a link" in err, (tmp_path / "elsewhere.jsonl").exists()) == (2, True, False)
+    found.unlink()
+    found.write_text("{", encoding="utf-8")
+    assert ended(i2s(*arguments, cwd=folder))[0] == 2
+    assert found.read_text(encoding="utf-8") == "{"
+
+
+@pytest.mark.thorough
+def test_only_this_process_can_use_the_cluster_that_it_starts(tmp_path: Path) -> None:
+    from distributed import Client
+
+    from i2s_spec.linter.cluster.run import dask_client
+
+    with dask_client(None, 1) as client:
+        scheduler = client.cluster.scheduler
+        assert scheduler.address.startswith("tls://")
+        assert all(worker.startswith("tls://") for worker in client.nthreads())
+        assert not scheduler.services
+        assert not client.run(lambda dask_worker: bool(dask_worker.services)).popitem()[1]
+        with pytest.raises((OSError, ValueError)):
+            Client(scheduler.address.replace("tls://", "tcp://"), timeout=2, set_as_default=False)
+        assert client.submit(os.getpid).result() != os.getpid()
+
+
+class UnpicklableError(Exception):
+    """An exception that another process cannot make again."""
+
+    def __init__(self, one: object, other: object) -> None:
+        super().__init__(one)
+        self.lock = threading.Lock()
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def raising(options: bytes) -> None:
+    raise UnpicklableError(1, 2)
+
+
+def test_an_exception_that_cannot_be_pickled_is_an_answer() -> None:
+    import pickle
+
+    from i2s_spec.linter.cluster.run import _Failed, _packed
+
+    answer = pickle.loads(_packed(raising, pickle.dumps(b"")))
+    assert answer == _Failed("UnpicklableError: ", False)
+    assert pickle.loads(_packed(len, pickle.dumps(b"abc"))) == 3
+
+
+@pytest.mark.thorough
+def test_workers_that_are_killed_while_they_start_end_the_run_early(tmp_path: Path) -> None:
+    models(tmp_path, 3)
+    run = i2s("lint", "--engine", "dask", "--jobs", "2", "--results", "r.jsonl", "models", cwd=tmp_path)
+    start = time.monotonic()
+    while run.poll() is None and time.monotonic() - start < LONG:
+        for each in spawned(run.pid):
+            killed(each)
+        time.sleep(0.02)
+    code, _, err = ended(run)
+    assert code == 75, err
+    assert "the cluster on this machine did not start: a worker ended while it started; the results are kept" in err
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.name != "posix", reason="a limit for the size of files")
+def test_a_full_disk_ends_the_run_early(tmp_path: Path) -> None:
+    """The largest size of a file stands for the disk: both stop a write in its middle."""
+    models(tmp_path, 60)
+    arguments = ("lint", "--engine", "dask", "--jobs", "1", "--results", "r.jsonl", "models")
+    command = f"ulimit -f 40; exec {sys.executable} -m i2s_spec {' '.join(arguments)}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 75, done.stderr
+    assert re.search(r"r\.jsonl: File too large after \d+ of 60 files; the results are kept", done.stderr)
+    before = lines(tmp_path / "r.jsonl")
+    assert 0 < len(before) < 60
+    code, _, err = ended(i2s(*arguments, cwd=tmp_path))
+    assert (code, "incomplete" in err) == (0, False), err
+    assert len(lines(tmp_path / "r.jsonl")) == 60
 
 
 @pytest.mark.parametrize(
@@ -313,6 +435,24 @@ def test_killed_workers_lose_nothing(tmp_path: Path) -> None:
     assert Counter(Counter(line["url"] for line in found).values()) == {1: 240}
     assert not any(line["report"]["bugs"] for line in found)
     assert (code, json.loads((tmp_path / "report.json").read_text())["summary"]["files"]) == (0, 240)
+
+
+@pytest.mark.thorough
+def test_a_scheduler_of_ones_own_reports_the_first_death(cluster: dict[str, Any]) -> None:
+    from distributed import Client
+    from distributed.scheduler import KilledWorker
+
+    from i2s_spec.linter.cluster.run import dask_client
+
+    def limit(dask_scheduler: Any) -> Any:
+        return dask_scheduler.allowed_failures
+
+    with dask_client(cluster["address"], 1) as client:
+        assert client.run_on_scheduler(limit) == 0
+        with pytest.raises(KilledWorker):
+            client.submit(os._exit, 1).result(timeout=LONG)
+    with Client(cluster["address"], set_as_default=False) as other:
+        assert other.run_on_scheduler(limit) == 3
 
 
 @pytest.mark.thorough

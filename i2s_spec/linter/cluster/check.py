@@ -5,6 +5,7 @@ it directly:
 
     check({"url": "/models/a.gguf"}, profile="security")
 
+`check_in_child` does the same in a child, which may die.
 `check_batch` and `check_alone` are the tasks of an engine. `options_key` is the key for which a record is valid, and
 `SameContent` finds files of equal bytes, so that each content is checked once.
 """
@@ -17,7 +18,7 @@ import os
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -42,6 +43,9 @@ Record = dict[str, Any]
 
 #: Bytes at each end of a file that its short digest covers.
 ENDS: Final = 1 << 16
+
+#: How often a file is checked whose process died: others may have killed the first one.
+TRIES: Final = 2
 
 #: Longest wait, in seconds, that a worker of a cluster makes itself if a server asks for it.
 SHORT_WAIT: Final = 1
@@ -191,15 +195,46 @@ def _checked(options: bytes, key: str) -> _Work:
     return work
 
 
+def check_in_child(
+    entries: Iterable[str | Mapping[str, Any]],
+    options: Options | None = None,
+    *,
+    folders: Folders | None = None,
+    **keywords: Any,
+) -> Iterator[Record]:
+    """Check files one after another in a child of this process, so that a file that kills its reader costs only itself.
+
+    This is for engines whose workers must not die: a file whose child dies is checked again in a new one, `TRIES` times
+    in all; then its record says so, as an internal error. The children end with this process.
+
+    :param entries: what `check` takes
+    :param options: as for `check`, as are the other parameters
+    :returns: the record of each entry, in order, as soon as it is known
+    """
+    if options is None:
+        options = options_of(keywords) if keywords else defaults()
+    elif keywords:
+        raise TypeError("options and keywords exclude each other")
+    raw = pickle.dumps(options, pickle.HIGHEST_PROTOCOL)
+    return _in_child(map(entry_of, entries), raw, _work(raw).key, folders)
+
+
 def check_alone(entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None) -> list[Record]:
-    """Check files in a separate process: if it dies, that is the result of the file that it was checking."""
+    """Check files in a child, as `check_in_child` does: this is one task of an engine."""
+    _checked(options, key)
+    return list(_in_child(entries, options, key, folders))
+
+
+def _in_child(entries: Iterable[Entry], options: bytes, key: str, folders: Folders | None) -> Iterator[Record]:
     from i2s_spec.linter.process_pool import Died, in_order
 
-    _checked(options, key)
-    return [
-        died(entry, key, f"worker died: {answer}") if isinstance(answer, Died) else answer
-        for entry, answer in in_order(partial(_one, options=options, key=key, folders=folders), entries, 1)
-    ]
+    function = partial(_one, options=options, key=key, folders=folders)
+    for entry, answer in in_order(function, entries, 1):
+        last = answer
+        for _ in range(TRIES - 1):
+            if isinstance(last, Died):
+                [(_, last)] = in_order(function, [entry], 1)
+        yield died(entry, key, f"worker died: {last}") if isinstance(last, Died) else last
 
 
 def _one(entry: Entry, options: bytes, key: str, folders: Folders | None) -> Record:

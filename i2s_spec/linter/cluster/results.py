@@ -4,23 +4,30 @@ Each record is appended whole to the results as soon as it is known (`ResultsLog
 its current line: the next run removes an incomplete last line and continues. Records are found by address, etag and key
 of the options, so a changed file, or other rules, get a new record. Only one run at a time appends to a file.
 
+Whoever can write a log decides verdicts with it, and a log may lie in a folder that somebody else made. So each line has
+a seal, made with a key in the user's cache: of a log that nobody named, only records of this user count.
+
 `ResultsTable` writes the last record of each address as a row of a table; `Census` counts the records, and
 `census_page` shows the counts.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+import secrets
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Literal
 
 from i2s_spec._version import __version__
 from i2s_spec.draw.chart import BarRow, Share, bar_rows, strip
@@ -50,16 +57,52 @@ def key_of(url: str, etag: str | None, rules: str) -> bytes:
     return blake2b(b"".join((lengths, *raw)), digest_size=16).digest()
 
 
+#: Which records of a log count: all, those with the seal of this user, or none.
+Reuse = Literal["all", "own", "none"]
+
+#: How a line ends: a seal of 32 hexadecimal digits.
+SEAL: Final = b', "seal": "%b"}\n'
+_SEALED: Final = len(SEAL % bytes(32))
+
+
+def seal_key() -> bytes | None:
+    """The key of the user's seals, from the user's cache; None where none can be kept."""
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "i2s-spec" / "results.key"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as made:
+            made.write(secrets.token_bytes(32))
+        with open_regular(place) as stream:
+            key = stream.read(33)
+    except (OSError, RuntimeError):  # there is no home, or nothing can be written there
+        return None
+    return key if len(key) == 32 else None
+
+
+def sealed(line: bytes, key: bytes | None) -> bytes:
+    """A line of JSON with its seal."""
+    if key is None:
+        return line + b"\n"
+    return line[:-1] + SEAL % hmac.digest(key, line, "sha256").hex()[:32].encode()
+
+
+def has_seal(line: bytes, key: bytes | None) -> bool:
+    """Whether a line has the seal that this key gives it."""
+    return key is not None and hmac.compare_digest(sealed(line[:-_SEALED] + b"}", key), line)
+
+
 class ResultsLog:
     """The records of earlier runs, and those of this one.
 
     :param path: a file of results; it is created if there is none
+    :param reuse: which records of earlier runs count
     :raises SettingError: if the file is not a file of results, or another run appends to it
     :raises OSError: if it cannot be opened or written
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], reuse: Reuse = "all") -> None:
         self.path = os.path.realpath(path)
+        self._reuse, self._key = reuse, seal_key()
         shown = quote(os.fspath(path), 4096, bare=True)
         if os.path.lexists(self.path):
             with open_regular(self.path) as stream:
@@ -77,8 +120,8 @@ class ResultsLog:
             self._places: dict[bytes, tuple[int, int]] = {}
             #: The key of the last record of each address and its rules, whatever its etag.
             self._newest: dict[bytes, bytes] = {}
-            #: Lines that are not records.
-            self.damaged = 0
+            #: Lines that are not records, and records that do not count.
+            self.damaged = self.ignored = 0
             self._end = self._index()
         except BaseException:
             self.close()
@@ -111,6 +154,8 @@ class ResultsLog:
                 record = parsed(line)
                 if record is None:
                     self.damaged += 1
+                elif self._reuse == "none" or (self._reuse == "own" and not has_seal(line, self._key)):
+                    self.ignored += 1
                 else:
                     self._place(record, at, len(line))
                 at += len(line)
@@ -140,11 +185,19 @@ class ResultsLog:
         return found
 
     def append(self, records: Iterable[Record]) -> None:
-        """Write records; each is complete in the file before the next one begins."""
-        written = [(record, json.dumps(record).encode() + b"\n") for record in records]
+        """Write records; each is complete in the file before the next one begins.
+
+        :raises OSError: if the disk is full; then none of these records is in the file
+        """
+        written = [(record, sealed(json.dumps(record).encode(), self._key)) for record in records]
         left = memoryview(b"".join(line for _, line in written))
-        while left:
-            left = left[os.write(self._fd, left) :]
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._end)
+            raise OSError(error.errno, error.strerror, self.path) from None
         for record, line in written:
             self._place(record, self._end, len(line))
             self._end += len(line)
@@ -182,6 +235,7 @@ def parsed(line: bytes) -> Record | None:
     texts = type(found.get("url")) is str and type(found.get("rules")) is str
     if not texts or type(found.get("etag", 0)) not in _TEXT or not _is_report(found.get("report")):
         return None
+    found.pop("seal", None)
     return found if type(found.setdefault("facts", None)) in _TABLE else None
 
 

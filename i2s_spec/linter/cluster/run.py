@@ -25,7 +25,7 @@ import pickle
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -392,6 +392,9 @@ PULSE: Final = 2.0
 #: Seconds between two syncs of the results to disk.
 SYNC: Final = 5.0
 
+#: What holds for every run that ends early.
+GOES_ON: Final = "the results are kept, and the same command continues from there"
+
 
 def require_dask() -> None:
     """Check that Dask can be imported.
@@ -399,6 +402,7 @@ def require_dask() -> None:
     :raises MissingExtra: without the extra [dask]
     """
     try:
+        import cryptography  # noqa: F401
         import dask  # noqa: F401
         import distributed  # noqa: F401
     except ImportError:
@@ -414,10 +418,11 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     :param workers: how many processes that cluster has
     :raises MissingExtra: without the extra [dask]
     :raises SettingError: where no scheduler answers at the address
+    :raises Unfinished: where the cluster on this machine does not start
     """
     require_dask()
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     # The results report workers that die; Dask need not log them.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -442,16 +447,17 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
         stack.enter_context(dask.config.set(settings))
         is_local = scheduler is None
         if scheduler is None:
+            from i2s_spec.linter.cluster.local import local_cluster
+
             stack.enter_context(_without_main())
-            scheduler = stack.enter_context(
-                LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
+            try:
+                scheduler = stack.enter_context(local_cluster(workers))
+            except Exception as error:  # workers were killed, there is no room for their folders, ...
+                ended = "a worker ended while it started"
+                words = (
+                    ended if isinstance(error, RuntimeError) else quote(str(error) or type(error).__name__, bare=True)
                 )
-            )
+                raise Unfinished(f"the cluster on this machine did not start: {words}; {GOES_ON}") from None
         try:
             # Workers of this machine can be reached directly: their answers need not pass through the scheduler.
             direct = True if is_local else None
@@ -461,7 +467,33 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
         except (OSError, ValueError) as error:
             name = quote(str(scheduler), 4096, bare=True)
             raise SettingError(f"--scheduler {name}: no scheduler answers: {quote(str(error), bare=True)}") from None
+        if not is_local:
+            stack.enter_context(_failures_are_ours(client))
         yield client
+
+
+@contextmanager
+def _failures_are_ours(client: Client) -> Iterator[None]:
+    """Let a scheduler report the first death of a worker, as one that is started here does.
+
+    By default it runs the task on three more workers first, so a file that kills its reader would kill four, and the
+    other batches of each would count as failures as well.
+    """
+
+    def limit(number: int, dask_scheduler: Any = None) -> int:  # a nested function is pickled whole
+        before: int = dask_scheduler.allowed_failures
+        dask_scheduler.allowed_failures = number
+        return before
+
+    before = None
+    with suppress(Exception):  # a scheduler may be closed to functions
+        before = client.run_on_scheduler(limit, 0)
+    try:
+        yield
+    finally:
+        if before is not None and client.status == "running":
+            with suppress(Exception):
+                client.run_on_scheduler(limit, before)
 
 
 class EarlyCluster:
@@ -627,15 +659,15 @@ class _Run:
             self._coordinator.died(batch, "the worker that checked this file ended")
         except (Unfinished, KeyboardInterrupt):
             raise
-        except WrongVersion as error:
-            raise SettingError(str(error)) from None
         except Exception as error:
             if future.status != "error":  # the cluster was lost; the task is not to blame
                 raise self._lost(error) from None
-            words = f"{type(error).__name__}: {quote(str(error), bare=True)}"
-            raise SettingError(f"the workers cannot run the task: {words}") from None
+            raise _cannot_run(_words_of(error)) from None
         else:
-            self._coordinator.done(batch, pickle.loads(answer), monotonic())
+            found = pickle.loads(answer)
+            if isinstance(found, _Failed):
+                raise Unfinished(self._words(found.words)) if found.is_shortage else _cannot_run(found.words)
+            self._coordinator.done(batch, found, monotonic())
         future.release()
 
     def _pulse(self, heard: float) -> float:
@@ -668,18 +700,41 @@ class _Run:
 
     def _words(self, reason: str) -> str:
         coordinator = self._coordinator
-        return (
-            f"{reason} after {coordinator.recorded:,} of {counted(coordinator.total, 'file')}; the results are kept, "
-            "and the same command continues from there"
-        )
+        return f"{reason} after {coordinator.recorded:,} of {counted(coordinator.total, 'file')}; {GOES_ON}"
+
+
+class _Failed(NamedTuple):
+    """The answer of a task that raised an exception, in words; a shortage of the worker says nothing about the files."""
+
+    words: str
+    is_shortage: bool
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # an exception of a file may be anything
+        text = ""
+    return text if isinstance(error, WrongVersion) else f"{type(error).__name__}: {quote(text, bare=True)}"
+
+
+def _cannot_run(words: str) -> SettingError:
+    return SettingError(f"the workers cannot run the task: {words}")
 
 
 def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> bytes:
-    """Call the function of a task with pickled entries, and pickle its answer.
+    """Call the function of a task with pickled entries, and pickle its answer, or the words of its exception.
 
-    Dask would search plain tuples for its own tasks; bytes pass through its event loop unread.
+    Dask would search plain tuples for its own tasks, and wait without end for an exception that cannot be pickled; bytes
+    pass through its event loop unread.
     """
-    return pickle.dumps(work(pickle.loads(entries), *more), pickle.HIGHEST_PROTOCOL)
+    try:
+        answer = work(pickle.loads(entries), *more)
+        return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return pickle.dumps(
+            _Failed(_words_of(error), isinstance(error, MemoryError | OSError)), pickle.HIGHEST_PROTOCOL
+        )
 
 
 def _tasks_for(threads: dict[str, int]) -> int:

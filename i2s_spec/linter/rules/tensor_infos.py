@@ -41,7 +41,13 @@ raised(
     Fix: merge dimensions.
     """,
     clause="2.6",
-    provenance=("CVE-2024-21802", "antirez/gguf-tools#25", "llama.cpp tests/test-gguf.cpp TENSORS_BAD_N_DIMS"),
+    provenance=(
+        "CVE-2024-21802",
+        "antirez/gguf-tools#25",
+        "openvinotoolkit/openvino.genai#4170",
+        "zackshen/gguf#15",
+        "llama.cpp tests/test-gguf.cpp TENSORS_BAD_N_DIMS",
+    ),
     cwe=787,
     stops=BYTES_MISSING._replace(case="past the end"),
 )
@@ -218,6 +224,7 @@ def huge_dimension(subject: Subject) -> Iterator[Finding]:
 @rule("G312", "too-many-elements", "tensor {name} of shape {shape} has {got:element}, more than 2^63 - 1",
       clause="2.6", cwe=190,
       provenance=("CVE-2026-33298", "ggml-org/llama.cpp#18674", "ggml-org/llama.cpp#25401",
+                  "gpustack/gguf-parser-go#20", "zackshen/gguf#15",
                   "llama.cpp tests/test-gguf.cpp TENSORS_NE_TOO_BIG"), ambiguous=True, stops=DATA_MISSING)  # fmt: skip
 def too_many_elements(subject: Subject) -> Iterator[Finding]:
     """The product of a tensor's dimensions does not fit 63 bits.
