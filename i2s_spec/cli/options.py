@@ -240,6 +240,7 @@ _REPORTS: Final = (
     rb'\{\s*"schema_version"\s*:\s*\d+\s*,\s*("tool"\s*:\s*\{|"type"\s*:|"files"\s*:\s*\d)',
     rb'\{\s*"record"\s*:',
     rb"# i2s |\| implementation \||::(error|warning|notice) |I2S-\d{4} |(i2s: )?[\d,]+ files?[,:] ",
+    rb" *[\d,]+  [A-Z]\d{3} [a-z-]+, in [\d,]+ files?\n",
     rb"[^\n]*: (ok\b|[\d,]+ (error|warning|note)s?\b|(error|warning|note): [A-Z]\d{3}\b)",
 )
 

@@ -29,7 +29,16 @@ from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Dialect, parse
 from i2s_spec.schema.faults import ByteOrder
-from i2s_spec.schema.types import BY_NAME, NOT_WEIGHTS, TENSOR_TYPES, VALUE_FORMATS, VALUE_LABELS, TensorType, ValueType
+from i2s_spec.schema.types import (
+    BY_NAME,
+    NOT_WEIGHTS,
+    SECOND_NUMBERS,
+    TENSOR_TYPES,
+    VALUE_FORMATS,
+    VALUE_LABELS,
+    TensorType,
+    ValueType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -270,7 +279,11 @@ def _orders(byte_order: ByteOrder | None) -> SearchStrategy[ByteOrder]:
 def _unambiguous() -> list[TensorType]:
     """Types whose number has only one meaning; I2_S first, because examples shrink towards it."""
     numbers = [kind.number for kind in TENSOR_TYPES]
-    own = [kind for kind in TENSOR_TYPES if numbers.count(kind.number) == 1 and kind.family == "ggml"]
+    own = [
+        kind
+        for kind in TENSOR_TYPES
+        if numbers.count(kind.number) == 1 and kind.number not in SECOND_NUMBERS and kind.family == "ggml"
+    ]
     return [BY_NAME["I2_S"], *own]
 
 

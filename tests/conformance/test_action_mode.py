@@ -50,7 +50,7 @@ def test_the_workflow_calls_the_action_with_inputs_that_it_has() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     called = workflow[True]["workflow_call"]["inputs"]  # YAML 1.1 reads `on` as true
     steps = workflow["jobs"]["vectors"]["steps"]
-    (ours,) = (step for step in steps if step.get("uses", "").startswith("i2s-spec/"))
+    (ours,) = (step for step in steps if step.get("uses", "").startswith("OWNER/i2s-spec@"))
     assert ours["with"].keys() <= action["inputs"].keys()
     text = str(workflow["jobs"])
     assert set(re.findall(r"inputs\.([a-z-]+)", text)) == called.keys()

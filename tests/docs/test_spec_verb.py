@@ -111,6 +111,7 @@ def test_generated_pages_are_written_to_a_folder(tmp_path: Path, monkeypatch: py
         "11-conformance.md",
         "12-security.md",
         "exports.md",
+        "integration.md",
     }
     status, said = write("--check")
     assert (status, set(said[:-1])) == (1, made)

@@ -200,7 +200,7 @@ def test_a_change_of_another_file_is_said(
 
     def opening(self: FileSource, place: Any, name: str | None = None) -> None:
         opened(self, place, name)
-        if Path(place) == Path(changing):
+        if os.path.realpath(place) == os.path.realpath(changing):
             left[0] -= 1
             if left[0] == 0:
                 restored(Path(changing))

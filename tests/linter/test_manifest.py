@@ -232,7 +232,9 @@ def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
         with ResultsLog(path) as log:
             assert (log.repaired, len(log), log.damaged) == (cut, 1, 0)
             log.append([record("c")])
-        assert path.read_bytes() == whole[0] + json.dumps(record("c")).encode() + b"\n"
+        first, second = path.read_bytes().splitlines(keepends=True)
+        assert first == whole[0]
+        assert {**json.loads(second), "seal": ""} == {**record("c"), "seal": ""}
     path.write_bytes(whole[0][:20])
     with ResultsLog(path) as log:
         assert (log.repaired, len(log)) == (20, 0)

@@ -96,12 +96,13 @@ def _gguf(_: Path) -> list[str]:
 
 
 def _wgsl(_: Path) -> list[str]:
-    from peers.wgsl_device import device
-
-    try:
-        device()
-    except (ImportError, RuntimeError) as error:
-        raise MissingError(f"no wgpu, or no Vulkan device: {error}") from None
+    # Drivers may end the process that releases a device.
+    words = [sys.executable, "-c", "from peers.wgsl_device import require; require()"]
+    done = subprocess.run(
+        words, cwd=Path(__file__).resolve().parents[1], capture_output=True, encoding="utf-8", check=False
+    )
+    if done.returncode:
+        raise MissingError(f"no wgpu, or no Vulkan device: {done.stderr.strip().rpartition(chr(10))[2]}")
     return [sys.executable, _path("wgsl.py")]
 
 

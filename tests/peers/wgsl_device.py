@@ -22,6 +22,14 @@ def device() -> Any:
     return adapter.request_device_sync()
 
 
+def require() -> None:
+    """Make the device.
+
+    :raises ImportError, RuntimeError: without wgpu, or without an adapter
+    """
+    device()
+
+
 @cache
 def _pipeline(text: str, entry: str) -> Any:
     module = device().create_shader_module(code=text)

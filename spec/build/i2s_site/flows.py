@@ -316,6 +316,8 @@ def attacked() -> str:
     """How many advisories there are on each part of a file."""
     counts: Counter[str] = Counter()
     for advisory in ADVISORIES:
+        if not advisory.rules:  # it does not say which part
+            continue
         code = find(advisory.rules[0]).code
         counts[next(part for part, codes in _PARTS.items() if code.startswith(codes))] += 1
     rows = [(part, [(counts[part], "c3", "advisories")]) for part in _PARTS]

@@ -426,5 +426,5 @@ def test_a_report_goes_to_a_file_and_never_over_a_model(tmp_path: Path) -> None:
     for target in (["-o", str(path)], ["--report", f"html={path}"]):
         run = CliRunner().invoke(lint_command, [str(path), *target])
         assert run.exit_code == 2
-        assert "no report replaces it" in run.output
+        assert "is an input file" in run.output
     assert path.read_bytes() == model_bytes(layers=1)
