@@ -27,7 +27,7 @@ from i2s_spec.testing.sample import Draft, Model
 RECORDED = {
     "pre_unknown": "no", "pre_falcon_e": "yes", "bos_i32": "no", "rope_scaling_other": "crash", "experts_unused": "crash",
     "merge_empty": "crash", "token_twice": "crash", "one_token": "crash", "context_length_0": "yes",
-    "rope_base_inf": "yes", "rope_base_negative": "yes", "nt_huge": "no", "key_len_huge": "crash", "arr_len_huge": "no",
+    "rope_base_inf": "yes", "rope_base_negative": "yes", "nt_huge": "no", "key_len_huge": "crash",
     "file_type_i32": "crash", "tokens_of_bytes": "crash", "block_count_0": "crash", "eps_0": "crash", "eps_nan": "crash",
     "tensor_ceiling": "no", "ndims0": "crash", "no_tokenizer_model": "no", "no_merges": "no", "block_count_i32": "no",
 }  # fmt: skip

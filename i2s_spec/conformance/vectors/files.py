@@ -47,7 +47,7 @@ _NEEDS: Final = {"I2_S": "type.i2_s", "big-endian": "big-endian", "version 2": "
 #: Faults that files without I2_S do not repeat: released programs end at some of them, and `container/floats` has the
 #: harmless forms.
 _WITH_I2S_ONLY: Final = frozenset({
-    "nt_huge", "key_len_huge", "str_len_max", "arr_len_huge", "off_oob", "off_wrap", "dim_neg", "dim_mul_ovf", "dim_wrap_4",
+    "nt_huge", "key_len_huge", "str_len_max", "arr_len_over", "off_oob", "off_wrap", "dim_neg", "dim_mul_ovf", "dim_wrap_4",
     "kv_type_bad", "kv_type_13", "arr_type_bad", "type99", "type_neg", "trunc_data", "trunc_at_data", "trunc_f32",
     "mem_ovf",
 })  # fmt: skip
