@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TooManyFiles, TrustedText, is_too_many_files, quote
 from i2s_spec.gguf.reader import File
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from i2s_spec.compare.known_weights import ReferenceWeights
+
+#: The most tensors of a file for which repairs are planned to say which are offered; published models have fewer.
+MOST_PLANNED: Final = 2_000
 
 
 def lint(
@@ -174,8 +177,9 @@ class _Run:
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
     def _offer(self, subject: Subject, found: list[Finding]) -> None:
-        """Add to findings whether `fix` repairs them; of a file on a server, whether their rules have repairs."""
-        if subject.on_server:
+        """Add to findings whether `fix` repairs them; of a file on a server, or with more tensors than models have, whether
+        their rules have repairs."""
+        if subject.on_server or len(subject.file.tensors) > MOST_PLANNED:
             found[:] = [each._replace(fix=each.rule.fix) for each in found]
             return
         from i2s_spec.linter.repair.plan import offers

@@ -261,7 +261,7 @@ _template("tmpl_tags", "S204", "{{ messages }}" + "".join(chr(0xE0000 + ord(c)) 
 
 _KEYED = "{% for i in range(10**9) %}x{% endfor %}"
 for _key in ("chat_template", "llama.chat_template", "ollama.template"):
-    _about(f"tmpl_{_key}", "S202", _key.encode(), _KEYED.encode())
+    _about(f"tmpl_{_key.replace('.', '_')}", "S202", _key.encode(), _KEYED.encode())
 add_case("tmpl_in_array", "S202", "key_values[8].value.items[1]", lambda: _template_array(_KEYED),
          sound=lambda: _template_array("{{ messages }}"))  # fmt: skip
 _about("tmpl_in_json", "S202", b"tokenizer.huggingface.json", json.dumps({"chat_template": _KEYED}).encode())
