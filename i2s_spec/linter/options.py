@@ -74,13 +74,14 @@ class OptionGroup(Enum):
     FILES = auto()
 
 
-class Short(NamedTuple):
+class Short:
     """A flag that stands for one value of an option; `name` is that of click's parameter."""
 
-    flag: str
-    name: str
-    value: str
-    help: str
+    def __init__(self, flag: str, name: str, value: str, help: str) -> None:
+        self.flag = flag
+        self.name = name
+        self.value = value
+        self.help = help
 
 
 class Option(NamedTuple):

@@ -38,7 +38,7 @@ SUFFIX = ".gguf"
 
 #: The endings of files that make a folder a checkpoint.
 _SAFETENSORS = (".safetensors", ".safetensors.index.json")
-_PICKLE: Final = re.compile(r"(?:pytorch_model|adapter_model|consolidated)\b.*\.(?:bin|pt|pth)", re.ASCII)
+_PICKLE: Final = r"(?a:(?:pytorch_model|adapter_model|consolidated)\b.*\.(?:bin|pt|pth))"  # compiled for folders only
 
 #: The longest name in a list, in bytes; Linux opens no longer one.
 LONGEST_NAME = 4096
@@ -84,7 +84,7 @@ def is_checkpoint(files: Iterable[str]) -> bool:
     """Whether a folder with these files is a checkpoint, valid or not; one of pickles is told by their usual names."""
     names = set(files)
     configured = not names.isdisjoint(("config.json", "adapter_config.json"))
-    return any(name.endswith(_SAFETENSORS) or (configured and _PICKLE.fullmatch(name)) for name in names)
+    return any(name.endswith(_SAFETENSORS) or (configured and re.fullmatch(_PICKLE, name)) for name in names)
 
 
 def _meant(name: str, found: set[str]) -> Iterator[Input]:

@@ -73,16 +73,17 @@ class WeightUse(StrEnum):
     POSITIONS = "positions in many tensors"
 
 
-class Stops(NamedTuple):
+class Stops:
     """Why no reader can continue in a file that breaks a rule: the part that it cannot read, the reason, and the case.
 
     `case` is `always`, `known size` (all readers compute the same size for the tensor), `past the end` (the declared
     dimensions do not fit the file) or `never a type` (no type has had, or will have, that number).
     """
 
-    part: str
-    reason: str
-    case: str = "always"
+    def __init__(self, part: str, reason: str, case: str = "always") -> None:
+        self.part = part
+        self.reason = reason
+        self.case = case
 
 
 #: Reasons that several rules share.

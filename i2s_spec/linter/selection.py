@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey import Mode
@@ -49,9 +49,14 @@ class Profile(NamedTuple):
     payload: bool = True
     by_document: bool = False
 
-    @property
-    def has_every_rule(self) -> bool:
-        return "" in self.select and not self.ignore and self.least is Severity.NOTE
+    def has_every_rule(self, other_format: bool) -> bool:
+        """Whether all rules are in it that apply to a GGUF file, or to other formats as well."""
+        ignores_none = not self.ignore or (self.ignore == _OF_FOLDERS and not other_format)
+        return "" in self.select and ignores_none and self.least is Severity.NOTE
+
+
+#: Slugs of rules on folders alone that most profiles leave out.
+_OF_FOLDERS: Final = ("checkpoint-code",)
 
 
 #: Every profile by its name.
@@ -59,13 +64,13 @@ PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile("default", "what the strictest loader that knows type 36 refuses, and other things worth knowing",
-                ignore=("checkpoint-code",)),
+                ignore=_OF_FOLDERS),
         Profile("spec", "only what the specification demands, whoever reads the file", ("G", "I", "M", "T"), least=ERROR,
                 by_document=True),
         Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse is ignored",
-                ignore=("P1", "checkpoint-code")),
+                ignore=("P1", *_OF_FOLDERS)),
         Profile("llama.cpp", "a file for upstream llama.cpp: what it refuses is an error",
-                ignore=("checkpoint-code",), promote=("P",)),
+                ignore=_OF_FOLDERS, promote=("P",)),
         Profile("security", "untrusted files, from the header: bounds, hidden bytes, active text, known weaknesses",
                 ("G", "S"), weaknesses=True, promote=("text-not-read",), payload=False),
         Profile("strict", "a file to publish: every warning is an error", promote=("",)),
@@ -125,7 +130,7 @@ def selected(
     }  # fmt: skip
     in_force: dict[str, Severity] = {}
     as_declared = not levels and not base.promote
-    every_rule = not wanted and not unwanted and base.has_every_rule
+    every_rule = not wanted and not unwanted and base.has_every_rule(other_format)
     for rule in REGISTRY.values():
         code, level = rule.code, rule.severity if as_declared else _level(rule, base, levels)
         if code not in INDISPENSABLE:

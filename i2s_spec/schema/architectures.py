@@ -647,16 +647,17 @@ def hyperparameters(
     )
 
 
-class LocalLayers(NamedTuple):
+class LocalLayers:
     """The layers in which a token sees only the last `window` ones (clause 9.5).
 
     :param local: of each layer, whether it is one
     :param rope_base: the base of the rotation in them, where it is one of their own; positions are not scaled then
     """
 
-    window: int
-    local: tuple[bool, ...]
-    rope_base: float | None = None
+    def __init__(self, window: int, local: tuple[bool, ...], rope_base: float | None = None) -> None:
+        self.window = window
+        self.local = local
+        self.rope_base = rope_base
 
 
 def local_layers(metadata: Mapping[str, Any], architecture: Architecture, layers: int) -> LocalLayers | None:

@@ -69,6 +69,9 @@ def test_repairs_are_chosen_as_rules_are() -> None:
 #: Files with so many records that a quick run leaves them out.
 MANY = [pytest.param(name, marks=pytest.mark.thorough) for name, case in CASES.items() if case.large]
 
+#: Those for which nothing is planned: they have more tensors than models have.
+PLANNED = [each for each in MANY if not str(each.values[0]).endswith("_100k") and each.values[0] != "tensor_ceiling"]
+
 
 @pytest.mark.requirement("R1.2-2")
 @pytest.mark.parametrize("name", [*(name for name, case in CASES.items() if not case.large), *MANY])
@@ -98,7 +101,7 @@ def test_broken_copies_as_written(name: str, unsafe: bool) -> None:
 OPTIONS = ("", "--unsafe", "--scrub-tail", "--unsafe --dialect SOURCE")
 
 
-@pytest.mark.parametrize("name", [*(name for name, case in CASES.items() if not case.large), *MANY])
+@pytest.mark.parametrize("name", [*(name for name, case in CASES.items() if not case.large), *PLANNED])
 def test_a_repair_is_offered_exactly_where_it_is_made(name: str) -> None:
     data = broken(name)
     report = lint(data)

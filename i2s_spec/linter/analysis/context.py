@@ -268,9 +268,17 @@ class Subject:
     @cached_property
     def writer_form(self) -> WriterForm | None:
         """The form of a single writer that the file has; None for the usual one."""
+        index, key = self.file.index, self.file.index.alignment_key
+        for i, _ in self.i2s():  # both forms have marks that are quickly looked for: few files need their module
+            scale = (index.tensor(i).name + b"_scale").decode("utf-8", "surrogateescape")
+            if scale in index.tensor_places or (key is not None and index.key(key).type == types.ValueType.INT32):
+                break
+            return None
+        else:
+            return None
         from i2s_spec.gguf.writer_forms import writer_form
 
-        return writer_form(self.file) if self.has_i2s else None
+        return writer_form(self.file)
 
     @property
     def lacks_tails(self) -> bool:
@@ -457,25 +465,26 @@ _MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
 _COUNTED = 65_536
 
 
-class _Policy(NamedTuple):
+class _Policy:
     """How such a tensor info is read: it must be whole, and within the limits of our own reader."""
 
-    end: Literal["no"] = "no"
-    string_bytes: int = 64
-    dimensions: int = limits.MAX_DIMENSIONS
-    too_many_dimensions: str = "no"
-    allocates: int | None = None
+    end: Final[Literal["no"]] = "no"
+    string_bytes: Final = 64
+    dimensions: Final = limits.MAX_DIMENSIONS
+    too_many_dimensions: Final = "no"
+    allocates: Final[int | None] = None
 
 
 _POLICY: Final = _Policy()
 
 
-class Uncounted(NamedTuple):
+class Uncounted:
     """How many tensor infos follow the counted ones, the name of the first, and where the last one ends."""
 
-    tensors: int
-    first: bytes
-    end: int
+    def __init__(self, tensors: int, first: bytes, end: int) -> None:
+        self.tensors = tensors
+        self.first = first
+        self.end = end
 
 
 def uncounted(file: File) -> Uncounted | None:

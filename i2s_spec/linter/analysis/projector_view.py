@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.own_keys import OwnRecords, own
@@ -17,11 +17,12 @@ from i2s_spec.schema import kinds
 from i2s_spec.schema.kinds import ProjectorEncoder
 
 
-class Needed(NamedTuple):
+class Needed:
     """A tensor that the loader requires: its name, and the number of its block if it belongs to one."""
 
-    name: str
-    block: int | None = None
+    def __init__(self, name: str, block: int | None = None) -> None:
+        self.name = name
+        self.block = block
 
 
 class EncoderView:

@@ -114,8 +114,8 @@ def _found(source: str, whole: bool) -> list[Hazard]:
         recursions(code),
         multiplied(code),
         _triggers(source, parts),
-        _escaped(source, code),
-        _gates(code),
+        _escaped(source, code if "\\" in source else []),
+        _gates(code if any(name in source for name in _DATES) else []),  # few templates have one
         _instructions(source, parts),
     )
     for search in searches:
@@ -303,9 +303,13 @@ def _escaped(source: str, code: list[Part]) -> Iterator[Hazard]:
                 yield Hazard("mark", token.start, token.stop, "a control token")
 
 
+#: Names that stand for the date of today.
+_DATES: Final = ("date_string", "strftime_now")
+
+
 def _gates(code: list[Part]) -> Iterator[Hazard]:
     """Conditions that compare the date with something."""
-    dates = {"date_string", "strftime_now"}
+    dates = set(_DATES)
     for part in code:
         tokens = part.tokens
         if part.word == "set" and len(tokens) > 1 and any(token.value == "strftime_now" for token in tokens[2:]):

@@ -13,7 +13,7 @@ from i2s_spec.gguf.placement import Placement
 from i2s_spec.gguf.source import Source, affordable
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
-from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, Severity, WeightUse, rule
+from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, Severity, Stops, WeightUse, rule
 from i2s_spec.linter.rules.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.limits import INT64_END
@@ -24,7 +24,7 @@ from i2s_spec.schema.types import I2_S, padded
                                       "of {tensors} are incomplete, the first is {name}"),
       clause="2.7", cwe=125,
       provenance=("microsoft/BitNet#122", "llama.cpp tests/test-gguf.cpp DATA_NOT_ENOUGH_DATA"),
-      ambiguous=True, stops=DATA_MISSING._replace(case="known size"))  # fmt: skip
+      ambiguous=True, stops=Stops("tensors", DATA_MISSING.reason, "known size"))  # fmt: skip
 def data_truncated(subject: Subject) -> Iterator[Finding]:
     """The file ends before its tensors do.
 
@@ -51,7 +51,7 @@ def data_truncated(subject: Subject) -> Iterator[Finding]:
 @rule(faults.OFFSET_PAST_END._replace(message="tensor {name} has offset {got}; the data section has {want:byte}"),
       clause="2.7", cwe=125,
       provenance=("CVE-2026-7482", "ml-explore/mlx#4179"), ambiguous=True,
-      stops=DATA_MISSING._replace(case="known size"))  # fmt: skip
+      stops=Stops("tensors", DATA_MISSING.reason, "known size"))  # fmt: skip
 def offset_past_end(subject: Subject) -> Iterator[Finding]:
     """A tensor's offset lies after the end of the file.
 

@@ -107,10 +107,11 @@ def _searched(texts: list[StringValue]) -> ReadTexts:
     return ReadTexts(tuple(texts), hazards, tuple(text for text in texts if text.unread))
 
 
-class _Alone(NamedTuple):
+class _Alone:
     """What the rules are asked about instead of a GGUF file: the results of `seen`."""
 
-    results: dict[Any, ReadTexts]
+    def __init__(self, results: dict[Any, ReadTexts]) -> None:
+        self.results = results
 
 
 def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ raised(
         "llama.cpp tests/test-gguf.cpp TENSORS_BAD_N_DIMS",
     ),
     cwe=787,
-    stops=BYTES_MISSING._replace(case="past the end"),
+    stops=Stops("header", BYTES_MISSING.reason, "past the end"),
 )
 
 
