@@ -47,7 +47,7 @@ CALLS = (
     "golden record m.gguf --tokens 1,2 -o TARGET",
     "golden compare g g -o TARGET --force --format html",
     "diff m.gguf n.gguf --lineage --format html -o TARGET --force",
-    "lint m.gguf --report html=TARGET",
+    "lint m.gguf --report html=TARGET --force",
     "schema --format json -o TARGET --force",
     "export m.gguf -o TARGET",
     "import ck -o TARGET --force -q",

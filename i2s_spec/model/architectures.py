@@ -19,7 +19,7 @@ from i2s_spec.model.graph import TOKENS, Builder, Graph
 
 if TYPE_CHECKING:
     from i2s_spec.model.numerics import NumericProfile
-    from i2s_spec.schema.architectures import Architecture, Hyperparameters, LocalLayers, Rotation
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters, Rotation
 
 
 # --- activation ------------------------------------------------------------------------------------------------------
@@ -40,6 +40,18 @@ STEPS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 #: A `bitnet-b1.58` file with fewer tokens is probably not the model of that name, whose activation the table assumes.
 FEW_TOKENS: Final = 100_000
+
+
+class LocalLayers(NamedTuple):
+    """The layers in which a token sees only the last `window` ones (clause 9.5).
+
+    :param local: of each layer, whether it is one
+    :param rope_base: the base of the rotation in them, where it is one of their own; positions are not scaled then
+    """
+
+    window: int
+    local: tuple[bool, ...]
+    rope_base: float | None = None
 
 
 class ActivationRule(NamedTuple):

@@ -141,7 +141,7 @@ def _model(
     pooling: str | None,
     force: bool,
 ) -> Model:
-    from i2s_spec.model.architectures import GraphSettings, graph_of, resolve_activation
+    from i2s_spec.model.architectures import GraphSettings, LocalLayers, graph_of, resolve_activation
     from i2s_spec.model.forward import Model
     from i2s_spec.model.reference.bitlinear import require_groups
     from i2s_spec.model.weights import ModelWeights
@@ -160,6 +160,7 @@ def _model(
         h = h._replace(rope_base=profile.rope_bases.get(architecture.prefix, h.rope_base))
     rule = resolve_activation(architecture, file.metadata, profile, activation, h.vocab)
     kind, why = _pooling(architecture, file.metadata, pooling)
+    local = local_layers(file.metadata, architecture, h.layers)
     settings = GraphSettings(
         activation=rule.activation,
         rope=architecture.rope if profile.rope == "architecture" else profile.rope,
@@ -170,7 +171,7 @@ def _model(
         sub_norm_eps=profile.sub_norm_eps,
         sub_norms=profile.sub_norms,
         rotation=_rotation(file),
-        local=local_layers(file.metadata, architecture, h.layers),
+        local=LocalLayers(*local) if local is not None else None,
         experts_used=used,
     )
     graph = graph_of(architecture.name, h, settings, file.tensors)

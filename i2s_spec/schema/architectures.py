@@ -647,23 +647,14 @@ def hyperparameters(
     )
 
 
-class LocalLayers:
-    """The layers in which a token sees only the last `window` ones (clause 9.5).
-
-    :param local: of each layer, whether it is one
-    :param rope_base: the base of the rotation in them, where it is one of their own; positions are not scaled then
-    """
-
-    def __init__(self, window: int, local: tuple[bool, ...], rope_base: float | None = None) -> None:
-        self.window = window
-        self.local = local
-        self.rope_base = rope_base
-
-
-def local_layers(metadata: Mapping[str, Any], architecture: Architecture, layers: int) -> LocalLayers | None:
-    """The local layers of a model; None if it has none.
+def local_layers(
+    metadata: Mapping[str, Any], architecture: Architecture, layers: int
+) -> tuple[int, tuple[bool, ...], float | None] | None:
+    """The layers in which a token sees only the last ones (clause 9.5); None if a model has none.
 
     :param metadata: keys to values, as for `hyperparameters`
+    :returns: how many tokens are seen, whether each layer is one, and the base of the rotation in them where it is one of
+        their own
     :raises FormatError: M003 to M005 for values of a wrong type or length
     """
     file = _Reader(metadata, architecture)
@@ -676,7 +667,7 @@ def local_layers(metadata: Mapping[str, Any], architecture: Architecture, layers
         period = file.count(pattern, least=0) if file.has(pattern) else architecture.local_period
         local = tuple(not period or layer % period < period - 1 for layer in range(layers))
     own_base = file.key("rope.freq_base_swa") in architecture.keys
-    return LocalLayers(tokens, local, file.positive("rope.freq_base_swa") if own_base else None) if any(local) else None
+    return (tokens, local, file.positive("rope.freq_base_swa") if own_base else None) if any(local) else None
 
 
 def _vocabulary(file: _Reader, tokens: int | None) -> int:
