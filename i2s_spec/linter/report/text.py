@@ -474,8 +474,8 @@ class Text(Format):
         some = f" (has repairs for {step.findings:,} of {counted(count, 'finding')})" if count > 1 else ""
         return f"next: {step.command}{some}, {explain}\n"
 
-    def _sums(self, totals: Totals) -> str:
-        if totals["files"] < 2 or self._quiet:
+    def _sums(self, totals: Totals, least: int = 2) -> str:
+        if totals["files"] < least or self._quiet:
             return ""
         sound = "without errors in a sample" if totals["sampled"] else "ok"
         good = totals["ok"] - totals["skipped"]
@@ -546,7 +546,9 @@ class Statistics(Text):
         ]
         if totals["sampled"]:
             lines.append(f"{counted(totals['sampled'], 'file is', 'files are')} sampled: not every byte was read\n")
-        return "".join(lines) + "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals)
+        return (
+            "".join(lines) + "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals, 1)
+        )
 
 
 def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:

@@ -116,6 +116,12 @@ def test_statistics_count_findings_and_files() -> None:
     assert counts == sorted(counts, reverse=True)
 
 
+def test_statistics_of_a_sound_file_say_so() -> None:
+    totals, form = Totals(), make("statistics")
+    totals.add(lint(Model("bitnet-b1.58").built(), payload="none").as_dict())
+    assert form.end(totals) == "1 file: 1 ok, 0 not\n"
+
+
 def test_verdicts() -> None:
     sound = replace(lint(Draft().data), path="a.gguf")
     assert make("text").file(sound) == "a.gguf: no error in what was checked\n"  # its architecture is not known
