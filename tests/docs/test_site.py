@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from chromium import Browser, needs_chromium
 from click.testing import CliRunner
+from small_checkout import small_checkout
 
 from i2s_site import benchmarks, checkout, examples
 from i2s_spec.cli.rules import spec_command
@@ -76,14 +77,7 @@ def test_every_result_of_a_benchmark_is_shown() -> None:
 
 def test_drift_fails_the_build(tmp_path: Path) -> None:
     """A page that says what is not so ends mkdocs with an error, and no site is left standing as if all were well."""
-    for part in ("build", "tutorials"):
-        shutil.copytree(checkout.chapters() / part, tmp_path / "spec" / part, ignore=shutil.ignore_patterns("*.md"))
-    (tmp_path / "conformance" / "results").mkdir(parents=True)
-    (tmp_path / "i2s_spec").mkdir()
-    shutil.copy(checkout.root() / "i2s_spec" / "_version.py", tmp_path / "i2s_spec")
-    (tmp_path / "spec" / "index.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")
-    hook = "hooks: [spec/build/hook.py]\nmarkdown_extensions: [pymdownx.superfences]\nexclude_docs: build/\n"
-    (tmp_path / "mkdocs.yml").write_text(f"site_name: x\ndocs_dir: spec\n{hook}")
+    small_checkout(tmp_path, "# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build"], cwd=tmp_path,
         capture_output=True, encoding="utf-8", timeout=600, check=False,

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
+from small_checkout import small_checkout
 
 from i2s_site import checkout, generated
 from i2s_spec._version import __version__
@@ -29,18 +30,10 @@ needs_mkdocs = pytest.mark.skipif(find_spec("material") is None, reason="no mkdo
 
 def clone(folder: Path, version: str = __version__) -> Path:
     """A clone with one page that was never built: its package cannot be imported."""
-    (folder / "i2s_spec").mkdir(parents=True)
+    small_checkout(folder, "# Title\n\n```i2s-source\nnote.mjs\n```\n")
     (folder / "i2s_spec" / "__init__.py").write_text("raise ImportError('not built')\n")
     (folder / "i2s_spec" / "_version.py").write_text(f'__version__ = "{version}"\n')
-    (folder / "tests").mkdir()
-    shutil.copytree(ROOT / "spec" / "build", folder / "spec" / "build", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "spec" / "index.md").write_text("# Title\n\n```i2s-source\nnote.mjs\n```\n")
     (folder / "spec" / "note.mjs").write_text("let first;\n")
-    # The clone's own pages are generated too, and link to chapters that it lacks: nothing of that is looked at.
-    hook = "hooks: [spec/build/hook.py]\nmarkdown_extensions: [pymdownx.superfences]\nexclude_docs: build/\n"
-    (folder / "mkdocs.yml").write_text(f"site_name: x\ndocs_dir: spec\nuse_directory_urls: false\n{hook}")
-    (folder / "conformance" / "results").mkdir(parents=True)
-    shutil.copytree(ROOT / "spec" / "tutorials", folder / "spec" / "tutorials", ignore=shutil.ignore_patterns("*.md"))
     return folder
 
 
