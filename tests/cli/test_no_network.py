@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from i2s_spec.cli import VERBS
 
 #: Verbs whose examples take long or need another program, and what is run of them.
@@ -56,6 +58,7 @@ json.dump({"seen": seen, "ended": ended}, open("seen.json", "w", encoding="utf-8
 """
 
 
+@pytest.mark.thorough
 def test_no_verb_opens_a_socket_without_an_address(tmp_path: Path) -> None:
     lines = {verb: _INSTEAD.get(verb, "") for verb in VERBS}
     subprocess.run(
