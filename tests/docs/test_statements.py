@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from i2s_site import annexes
+from i2s_spec.schema.releases import RELEASES
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -56,6 +57,11 @@ def test_every_row_of_the_annex_is_an_answer() -> None:
     for answer in annexes.answers():
         assert answer.verdict in annexes.VERDICTS_OF_STATEMENTS, answer
         assert all(len(cell.strip()) > 3 for cell in (answer.claim, answer.verdict, answer.evidence)), answer
+
+
+def test_sizes_are_those_of_the_declared_file() -> None:
+    (numbers,) = re.findall(r"^size, layers, width, hidden, heads, groups = ([\d, ]+)$", PAGE, re.M)
+    assert [int(each) for each in numbers.split(",")] == [RELEASES[0].size, *RELEASES[0].model.values()]
 
 
 def test_statements_that_are_cited_exist() -> None:
