@@ -273,11 +273,10 @@ def _is_definition(rule: ActivationQuantizer) -> bool:
     )  # fmt: skip
 
 
-def _amax(grouped: Floats, rule: ActivationQuantizer) -> Floats:
+def _amax(grouped: Floats, rule: ActivationQuantizer) -> Any:
     """The largest magnitude of each group, float32 [T, groups]."""
     size = np.abs(grouped)
-    found: Floats = np.fmax.reduce(size, axis=-1, initial=0) if rule.nan == "least" else size.max(axis=-1)
-    return found
+    return np.fmax.reduce(size, axis=-1, initial=0) if rule.nan == "least" else size.max(axis=-1)
 
 
 def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
