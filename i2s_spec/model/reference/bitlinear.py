@@ -158,14 +158,19 @@ def check_product(codes: NDArray[np.int8], rows: int, columns: int) -> None:
     """Refuse activation codes that do not fit a matrix, and a matrix whose sums could overflow int32."""
     if codes.dtype != np.int8:
         raise TypeError(f"activation codes must be int8, not {codes.dtype}")
+    check_matrix(rows, columns)
+    if codes.ndim != 2 or codes.shape[1] != columns:
+        raise ValueError(f"activation codes must have the shape [tokens, {columns:,}], not {list(codes.shape)}")
+
+
+def check_matrix(rows: int, columns: int) -> None:
+    """Refuse a matrix that is not whole blocks, or whose sums could overflow int32."""
     if columns > MAX_COLUMNS:
         raise ValueError(
             f"with {counted(columns, 'column')} a sum could overflow int32; the maximum is {MAX_COLUMNS:,}"
         )
     if rows < 0 or columns < 1:
         raise ValueError(f"a matrix of {counted(rows, 'row')} and {counted(columns, 'column')} holds no weights")
-    if codes.ndim != 2 or codes.shape[1] != columns:
-        raise ValueError(f"activation codes must have the shape [tokens, {columns:,}], not {list(codes.shape)}")
     CANONICAL.layout.check(rows, columns)
 
 
