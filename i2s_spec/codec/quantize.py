@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from i2s_spec.codec import shape
+from i2s_spec.codec import native, shape
 from i2s_spec.codec.observation import float32_scale, write_tail
 from i2s_spec.codec.reference import codes_of_trits, join
 from i2s_spec.codec.shape import Weights, check_writable, payload_shape, windows
@@ -311,6 +311,9 @@ def quantize(
     tensor = payload_shape(source.shape)
     check_writable(dialect.layout, tensor, strict=strict)
     trits, factor = _ternarise(source, rule, scale, stacklevel=3)
+    if shape.dropped_elements(dialect.layout, tensor.rows, tensor.cols) is None:
+        made: bytes = native.pack(trits, factor, dialect, byte_order=byte_order, strict=strict)
+        return made
     tail = write_tail(factor, dialect.tail, byte_order)
     return join(codes_of_trits(trits, dialect.code_map), tensor, dialect.layout, tail)
 
