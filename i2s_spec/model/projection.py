@@ -70,7 +70,7 @@ class PreparedMatrix:
     scale: np.float32 | None
 
     def __repr__(self) -> str:
-        return f"<PreparedMatrix: {list(self.shape)} trits, scale {'unknown' if self.scale is None else self.scale}>"
+        return f"<PreparedMatrix: {list(self.shape)} trits, scale {'unknown' if self.scale is None else str(self.scale)}>"
 
     @property
     def columns(self) -> int:

@@ -24,6 +24,7 @@ from bench.measure import Benchmark, Result, Setting
 PARTS = {
     "codec": "bench.codec",
     "container": "bench.container",
+    "functions": "bench.functions",
     "import": "bench.checkpoint",
     "lint": "bench.lint",
     "matmul": "bench.matmul",
