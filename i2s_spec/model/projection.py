@@ -37,7 +37,7 @@ from i2s_spec.errors import quote
 from i2s_spec.model.numerics import NumericProfile, numeric_profile
 from i2s_spec.model.reference import bitlinear as reference
 from i2s_spec.model.reference import linear, matmul
-from i2s_spec.model.reference.bitlinear import Quantized
+from i2s_spec.model.reference.bitlinear import Activations, Quantized
 from i2s_spec.model.reference.ggml_math import KERNEL_BUGS
 from i2s_spec.model.reference.linear import Projections
 from i2s_spec.model.weights import Ternary
@@ -70,7 +70,8 @@ class PreparedMatrix:
     scale: np.float32 | None
 
     def __repr__(self) -> str:
-        return f"<PreparedMatrix: {list(self.shape)} trits, scale {'unknown' if self.scale is None else str(self.scale)}>"
+        scale = "unknown" if self.scale is None else str(self.scale)
+        return f"<PreparedMatrix: {list(self.shape)} trits, scale {scale}>"
 
     @property
     def columns(self) -> int:
@@ -224,7 +225,7 @@ def bitlinear(
         trits = _looked_at(found, again, threads).codes().view(np.int8) - np.int8(1)
         return Projections(profile, threads).products(x, trits.astype(np.float32) * ws)
     if matmul.is_definition(rule):
-        tokens = x
+        tokens: NDArray[np.float32] | Activations = x
         if found.columns != columns:
             made = matmul.quantize_activations(x, threads=threads)
             tokens = made._replace(codes=_padded(made.codes))

@@ -109,6 +109,9 @@ def _tensors(setting: Setting) -> Result:
     broken[payload.size - 1] |= 3
     wanted = rng.integers(0, rows, rows // 5)
     by_row = payload.reshape(rows, -1)
+    with i2s.Writer(setting.folder / "tensor.gguf") as writer:
+        writer.add_tensor("w", shape, "I2_S", data)
+    tensor = i2s.open(setting.folder / "tensor.gguf").tensors["w"]
     x = rng.standard_normal((rows // 10, columns)).astype(np.float32)
     trits_out, floats_out, bytes_out = np.empty(shape, np.int8), np.empty(shape, np.float32), bytearray(len(data))
 
@@ -149,6 +152,11 @@ def _tensors(setting: Setting) -> Result:
         Pair(
             "dequantize, out=", lambda: i2s.dequantize(data, shape, out=floats_out),
             lambda: floats(payload, floats_out.reshape(-1)),
+        ),
+        Pair("Tensor.trits", tensor.trits, lambda: (tensor.read(), unpack(meaning))),
+        Pair(
+            "Tensor.dequantize", tensor.dequantize,
+            lambda: (tensor.read(), floats(payload, new(size, np.float32))),
         ),
         Pair("get_rows", lambda: i2s.get_rows(data, wanted, shape), rows_read),
         Pair("get_rows, reader=", lambda: i2s.get_rows(data, wanted, shape, reader="get-rows"), rows_read),

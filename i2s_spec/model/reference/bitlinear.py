@@ -200,7 +200,7 @@ class Quantized(NamedTuple):
 
 def quantize(x: Floats, rule: ActivationQuantizer) -> Quantized:
     """The codes of activations, float32 [T, K], for a rule with groups."""
-    if _is_definition(rule):
+    if quantizes_as_defined(rule):
         return Quantized(*quantize_activations(x))
     grouped = _grouped(x, rule)
     with np.errstate(all="ignore"):
@@ -272,7 +272,8 @@ def block_of(rule: ActivationQuantizer) -> int | None:
     return BLOCKS.get(rule.groups)
 
 
-def _is_definition(rule: ActivationQuantizer) -> bool:
+def quantizes_as_defined(rule: ActivationQuantizer) -> bool:
+    """Whether the codes and scales of a rule are those of `quantize_activations`, whatever its epilogue."""
     return (rule.groups, rule.floor, rule.scale, rule.product, rule.rounding, rule.least) == (
         "token", FLOOR, "f64", "rounded", "even", -128
     )  # fmt: skip

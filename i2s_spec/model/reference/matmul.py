@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK: Final = CANONICAL.layout.block
-#: The rule that the kernels quantize by.
+#: The rule of `linear`.
 _DEFINITION: Final = ActivationQuantizer()
 
 
@@ -70,14 +70,16 @@ def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activat
     return made
 
 
-def is_definition(rule: ActivationQuantizer) -> bool:
-    """Whether a rule, from activations to floats, is the one that the kernels compute."""
-    return rule == _DEFINITION
-
-
 def quantize(x: NDArray[np.float32], rule: ActivationQuantizer, *, threads: int = 1) -> Quantized:
-    """Tokens as codes by any rule with groups; like `bitlinear.quantize`, compiled for the rule of the definition."""
-    return Quantized(*quantize_activations(x, threads=threads)) if is_definition(rule) else bitlinear.quantize(x, rule)
+    """Tokens as codes by any rule with groups; like `bitlinear.quantize`, and compiled where the definition quantizes."""
+    if bitlinear.quantizes_as_defined(rule):
+        return Quantized(*quantize_activations(x, threads=threads))
+    return bitlinear.quantize(x, rule)
+
+
+def is_definition(rule: ActivationQuantizer) -> bool:
+    """Whether a rule, from activations to floats, is the one that `linear` computes."""
+    return rule == _DEFINITION
 
 
 def dot(
