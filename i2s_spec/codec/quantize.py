@@ -140,6 +140,8 @@ def _added(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 #: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbor is not.
 ZERO_BELOW: Final = 1e-6
+#: The largest float32 below it.
+_ZERO: Final = np.float32(1e-6)
 
 #: The smallest scale of the Python converters, and that of a tensor without any weight beyond 1e-6.
 SMALLEST_SCALE: Final = 1e-5
@@ -226,10 +228,9 @@ def _missing(weights: Weights) -> np.float32:
 
 
 def _signs(part: NDArray[np.float32], scale: np.float32) -> NDArray[np.int8]:
-    wide = part.astype(np.float64)
-    trits = np.where(wide * np.float64(scale) > 0, np.int8(1), np.int8(-1))  # so NaN is -1
-    trits[np.abs(wide) < ZERO_BELOW] = 0
-    return trits
+    """+1 for weights whose product with the scale is positive, 0 for those below `ZERO_BELOW`, else -1, as for NaN."""
+    above, below = (part > _ZERO).view(np.int8), (~(part >= -_ZERO)).view(np.int8)
+    return above - below if scale > 0 else -(above | below)
 
 
 def _cut_off(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
@@ -405,7 +406,7 @@ def _complaint(weights: Weights, rule: QuantizerRule) -> str | None:
         finite = np.isfinite(part)
         odd += int(np.count_nonzero(~finite))
         some = some or bool((part > 0).any())
-        if (beyond := part[finite & (part.astype(np.float64) >= ZERO_BELOW)]).size:
+        if (beyond := part[finite & (part > _ZERO)]).size:
             least, most = min(least, float(beyond.min())), max(most, float(beyond.max()))
     if odd:
         return (
