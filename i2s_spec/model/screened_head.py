@@ -138,8 +138,8 @@ def state_of(x: Floats) -> CodedState | None:
     distance = wide - step * whole
     m = (columns + 8) * 2.0**-24
     rest = (float(np.sqrt(distance @ distance)) + (m / (1 - m) + 1e-9) * float(np.sqrt(squares))) * (1 + 1e-6)
-    # Ten h: those that suit errors that are spread evenly, where the norm is sqrt(columns / 3) of the largest.
-    cut = np.minimum(sizes, np.append(largest * 0.5 ** np.arange(9), 0)[:, None])
+    # Of five h the best for errors that are spread evenly, where the norm is sqrt(columns / 3) of the largest.
+    cut = np.minimum(sizes, largest * np.array([[1], [1 / 2], [1 / 8], [1 / 32], [0]]))
     over, within = (sizes - cut).sum(axis=1), np.sqrt((cut * cut).sum(axis=1))
     best = int(np.argmin(over + np.sqrt(columns / 3) * within))
     codes = np.zeros(padded, dtype=np.int16)

@@ -25,6 +25,7 @@ import numpy as np
 from bench import processes
 from bench.matmul import TILES
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios
+from bench.screened import screened
 from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
@@ -43,7 +44,12 @@ READ, MULTIPLY = "reading probe", "multiplication probe"
 
 def benchmarks() -> list[Benchmark]:
     """The benchmarks in this order."""
-    return [Benchmark("decode", _decode), Benchmark("prompt", _prompt), Benchmark("start", _start)]
+    return [
+        Benchmark("decode", _decode),
+        Benchmark("prompt", _prompt),
+        Benchmark("start", _start),
+        Benchmark("head", _head),
+    ]
 
 
 def _path(setting: Setting) -> Path:
@@ -103,6 +109,11 @@ def _generating(model: Any, cache: Any) -> float:
     seconds = (perf_counter() - start) / STEPS
     cache.cut(used)
     return seconds
+
+
+def _head(setting: Setting) -> Result:
+    """A head that is not read whole."""
+    return screened(setting, _path(setting))
 
 
 def _decode(setting: Setting) -> Result:
