@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from threading import RLock
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -227,7 +227,7 @@ class ScreenedHead:
         self._copied = 0
         self._scanned: ScreenedLogits | None = None
         self._before: float = TOKENS_BEFORE
-        #: Seconds that reading the whole head took at least.
+        #: Seconds of processors that reading the whole head took at least; those of the clock vary with other programs.
         self._seconds = math.inf
         self._pauses: dict[Need, _Pause] = {"largest": _Pause(), "leading": _Pause()}
         self._copy_bytes = self._tokens = self._screened = self._rows_read = 0
@@ -276,12 +276,12 @@ class ScreenedHead:
     def _copy(self, need: Need) -> None:
         """Copy some rows; scoring those that are copied takes half as long as reading them, and leaves time for more."""
         saved = 0.5 * self._copied / self.rows if need == "largest" else 0.0
-        rows, longest, start = max(64, PAGE // self.columns), 0.0, perf_counter()
+        rows, longest, start = max(64, PAGE // self.columns), 0.0, process_time()
         end = start + self._seconds * (MORE + saved)
         while not self.complete and (not longest or start + longest < end):
             stop = min(self.rows, self._copied + rows)
             self._native.make(self._copied, stop)
-            self._copied, now = stop, perf_counter()
+            self._copied, now = stop, process_time()
             start, longest = now, max(longest, now - start)
 
     def _allocated(self) -> bool:
@@ -319,9 +319,9 @@ class ScreenedHead:
         """All logits."""
         with self._lock:
             if logits.known is None:
-                logits.known, start = np.empty(self.rows, dtype=np.float32), perf_counter()
+                logits.known, start = np.empty(self.rows, dtype=np.float32), process_time()
                 self._native.whole(logits.x, logits.known)
-                self._seconds = min(self._seconds, perf_counter() - start)
+                self._seconds = min(self._seconds, process_time() - start)
             return logits.known
 
     def largest(self, logits: ScreenedLogits, count: int) -> tuple[Ids | None, Floats]:

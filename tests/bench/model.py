@@ -25,7 +25,6 @@ import numpy as np
 from bench import processes
 from bench.matmul import TILES
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios
-from bench.screened import screened
 from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
@@ -44,12 +43,7 @@ READ, MULTIPLY = "reading probe", "multiplication probe"
 
 def benchmarks() -> list[Benchmark]:
     """The benchmarks in this order."""
-    return [
-        Benchmark("decode", _decode),
-        Benchmark("prompt", _prompt),
-        Benchmark("start", _start),
-        Benchmark("head", _head),
-    ]
+    return [Benchmark("decode", _decode), Benchmark("prompt", _prompt), Benchmark("start", _start)]
 
 
 def _path(setting: Setting) -> Path:
@@ -109,11 +103,6 @@ def _generating(model: Any, cache: Any) -> float:
     seconds = (perf_counter() - start) / STEPS
     cache.cut(used)
     return seconds
-
-
-def _head(setting: Setting) -> Result:
-    """A head that is not read whole."""
-    return screened(setting, _path(setting))
 
 
 def _decode(setting: Setting) -> Result:
