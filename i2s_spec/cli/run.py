@@ -134,8 +134,8 @@ def run_command(
 
     sampling = Sampling(options["temperature"], options["top_k"], options["top_p"], options["seed"])
     text = read_text(path) if path is not None else prompt
-    quiet = options["quiet"]
-    with open_model(model, options["numerics"], options["threads"], options["force"], quiet, embeds=False) as opened:
+    how = {name: options[name] for name in ("numerics", "threads", "force", "quiet", "trusted")}
+    with open_model(model, **how, embeds=False) as opened:
         if talk:
             chat(opened, sampling, options)
         else:
