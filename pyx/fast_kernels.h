@@ -37,6 +37,9 @@ typedef struct {
     int (*available)(void);
     void (*dots)(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x, int64_t x_pitch,
                  int64_t tokens, float *out, int64_t stride);
+    /* The same; every token has the sums that it has alone. */
+    void (*dots_alone)(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,
+                       int64_t x_pitch, int64_t tokens, float *out, int64_t stride);
     void (*activate)(int kind, const float *x, const float *by, int64_t n, float *out);
     void (*norm)(const float *x, const float *gain, int64_t n, float eps, float *out);
     void (*add)(const float *a, const float *b, int64_t n, float *out);
@@ -111,8 +114,8 @@ static inline i2s_four i2s_four_at(const float *p) {
 }
 #define I2S_FAST_FAR (1 << 21) /* bytes that the second-level cache does not hold */
 #define I2S_FAST_SET(NAME, AVAILABLE)                                                                                   \
-    {NAME, AVAILABLE, FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate), FN(halve),        \
-     FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)}
+    {NAME, AVAILABLE, FN(dots), FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate),         \
+     FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)}
 #define I2S_FAST_INLINE static inline __attribute__((always_inline))
 
 static int i2s_fast_always(void) { return 1; }
@@ -280,8 +283,8 @@ TARGET I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) {
 #include "fast_body.h"
 #include "fast_one_token.h"
 static const i2s_fast_set i2s_fast_avx512 = {
-    "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
-    FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)};
+    "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, i2s_fast_alone_dots_avx512, FN(activate), FN(norm), FN(add),
+    FN(multiply), FN(times), FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)};
 #undef FN
 #undef TARGET
 #undef VB

@@ -82,6 +82,23 @@ def test_ids_and_text_are_the_same_prompt(folder: Path) -> None:
     assert from_file.stderr == ""
 
 
+def test_several_prompts_give_each_what_it_gives_alone(folder: Path) -> None:
+    prompts, settings = ("ab", "The weights are ternary", "x"), ("-n", "7", "--temperature", "9", "-q")
+    words = [word for prompt in prompts for word in ("-p", prompt)]
+    alone = [
+        json.loads(i2s_run(folder, "run", "llama.gguf", "-p", each, *settings, "--json").stdout) for each in prompts
+    ]
+    together = json.loads(i2s_run(folder, "run", "llama.gguf", *words, *settings, "--json").stdout)
+    members = ("prompt_tokens", "tokens", "text", "reason")
+    assert together["generations"] == [{name: each[name] for name in members} for each in alone]
+    ids = i2s_run(folder, "run", "llama.gguf", *words, *settings, "--ids").stdout
+    assert ids == "".join(",".join(map(str, each["tokens"])) + "\n" for each in alone)
+    given = [word for each in alone for word in ("--tokens", ",".join(map(str, each["prompt_tokens"])))]
+    assert i2s_run(folder, "run", "llama.gguf", *given, *settings, "--ids").stdout == ids
+    mixed = i2s_run(folder, "run", "llama.gguf", "-p", "a", "--tokens", "1", *settings)
+    assert (mixed.returncode, mixed.stdout) == (2, "")
+
+
 def test_seeds(folder: Path) -> None:
     drawn = [
         i2s_run(
