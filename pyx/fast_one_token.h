@@ -80,7 +80,8 @@ TARGET I2S_FAST_INLINE void FN(few_tile)(const int kind, const int R, const int 
         UNROLL for (int n = 0; n < 2; n++) {
             UNROLL for (int r = 0; r < R; r++) v[r] = FN(widen)(kind, w + r * pitch + (k + 16 * n) * size);
             UNROLL for (int t = 0; t < T; t++) {
-                const FN(vf) a = FN(load)(x + t * x_pitch + k + 16 * n);
+                FN(vf) a = FN(load)(x + t * x_pitch + k + 16 * n);
+                I2S_ONCE(a);
                 UNROLL for (int r = 0; r < R; r++) sums[t][r][n] = FN(fma)(v[r], a, sums[t][r][n]);
             }
         }

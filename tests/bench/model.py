@@ -174,7 +174,7 @@ def _batch(setting: Setting) -> Result:
     for threads, model in models.items():
         contenders += [
             Contender(f"{READ}, {threads} threads", partial(_reading, model, weights)),
-            Contender(f"{MULTIPLY}, {threads} threads", partial(_multiplying, products, threads)),
+            Contender(f"{MULTIPLY}, {threads} threads", partial(_multiplying, products, threads, BATCH)),
             Contender(f"one sequence, {threads} threads", partial(_stepping, model, [_behind(model, 16)])),
             Contender(
                 f"{BATCH} sequences, {threads} threads",
@@ -199,7 +199,7 @@ def _batch(setting: Setting) -> Result:
             rows.append(Row(f"{name}, {threads} threads", tuple(count / t for t in values), "tok/s"))
     notes = (
         "a step reads the weights once for all sequences; each has its own keys and values",
-        "multiplications leave out the head, whose floats are multiplied too",
+        "multiplications are those of packed weights, with masks; the floats of the head are multiplied too",
     )
     return Result("several sequences at once, profile fast", tuple(rows), tuple(claims), notes)
 
@@ -227,12 +227,15 @@ def _reaching(model: Any, tokens: int) -> float:
     return perf_counter() - start
 
 
-def _multiplying(products: int, threads: int) -> float:
-    """Seconds for this many multiplications at the peak of vector instructions."""
+def _multiplying(products: int, threads: int, tokens: int = 0) -> float:
+    """Seconds for this many multiplications at the peak of vector instructions.
+
+    :param tokens: those that share what is masked of packed weights; 0 leaves out the masks
+    """
     row = next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES)
-    rounds = 1 << 22
+    rounds = (1 << 22) // (tokens or 1)
     start = perf_counter()
-    done = _matmul.probe_multiplications(row, rounds, threads)
+    done = _matmul.probe_multiplications(row, rounds, threads, tokens)
     return (perf_counter() - start) * products / done
 
 
