@@ -163,9 +163,8 @@ def together(generations: Iterable[Generation]) -> Iterator[tuple[int, int]]:
     :raises SettingError: for generations of different models, or that share a sampler or a cache
     """
     every = list(generations)
-    for what in (lambda each: each.sampler, lambda each: each.cache):
-        held = [id(what(each)) for each in every if what(each) is not None]
-        if len(set(held)) < len(held):
+    for held in ([each.sampler for each in every], [each.cache for each in every if each.cache is not None]):
+        if len({id(one) for one in held}) < len(held):
             raise SettingError("generations that run together need samplers and caches of their own")
     if any(each.model is not every[0].model for each in every):
         raise SettingError("generations that run together are of one model")
