@@ -26,7 +26,7 @@ from bench.measure import Claim, Result, Row, Setting, ratios
 BITNETCPP: Final = "I2S_BENCH_BITNETCPP"
 
 #: Tokens of a prompt, and tokens after it.
-PROMPT, STEPS = 128, 16
+PROMPT, STEPS = 64, 8
 #: Threads of each table.
 THREADS: Final = (1, 2)
 #: Processes that only use a processor, beside the runtimes of the busy machine.
