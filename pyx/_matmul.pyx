@@ -54,6 +54,8 @@ cdef extern from "matmul.h" nogil:
         const uint8_t *data
         int64_t bytes
         int64_t repeats
+        int64_t ahead
+        int second
     const i2s_matmul_set *i2s_matmul_sets
     int I2S_MATMUL_SETS
     int64_t I2S_MM_LONGEST
@@ -213,16 +215,17 @@ def probe_multiplications(int row, int64_t rounds, int64_t threads, int64_t toke
     return each * rounds * threads
 
 
-def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads):
+def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads, int64_t ahead=4096, bint second=False):
     """Read every byte `repeats` times, divided among threads, and do almost nothing with it.
 
-    Bytes that are read once are assumed to lie in memory, others in a cache.
+    Lines are prefetched `ahead` bytes, or not at all if that is 0; with `second` into the second-level cache.
     """
     cdef i2s_probe_job job
     job.peak = NULL
     job.data = &data[0]
-    job.bytes = data.shape[0] // threads
+    job.bytes = data.shape[0]
     job.repeats = repeats
+    job.ahead, job.second = ahead, second
     with nogil:
         i2s_probe_run(&job, threads)
 

@@ -19,7 +19,8 @@ INLINE void FN(score_tile)(const int R, const uint8_t *k, int64_t pitch, int64_t
         FN(vf) v[2];
         UNROLL for (int r = 0; r < R; r++) v[r] = FN(halves)(k + r * pitch + i * 2);
         UNROLL for (int c = 0; c < 4; c++) {
-            const FN(vf) a = FN(load)(q + c * columns + i);
+            FN(vf) a = FN(load)(q + c * columns + i);
+            I2S_ONCE(a);
             UNROLL for (int r = 0; r < R; r++) acc[r][c] = FN(fma)(v[r], a, acc[r][c]);
         }
     }

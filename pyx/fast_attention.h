@@ -129,6 +129,18 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
     }
 }
 
+/* Pieces of the keys that the only token of a sequence sees. */
+static int64_t i2s_pieces(const i2s_pass *p, int64_t q) {
+    const int64_t seen = p->sequence[q].past + 1;
+    return (seen - i2s_first_key(p->step, seen) + I2S_SPLIT - 1) / I2S_SPLIT;
+}
+
+/* Whether a sequence has one token in this pass and many keys, which are processed in pieces. */
+static int i2s_splits(const i2s_pass *p, int64_t q) {
+    return p->sequence[q].stop - p->sequence[q].start == 1 && i2s_pieces(p, q) > 1 &&
+           p->step->heads / p->step->groups <= I2S_QUERIES;
+}
+
 static void i2s_attend_part(void *of, int64_t part) {
     const i2s_pass *p = (const i2s_pass *)of;
     const i2s_step *s = p->step;
@@ -136,6 +148,7 @@ static void i2s_attend_part(void *of, int64_t part) {
     for (int64_t q = 0; q < p->sequences; q++) {
         const i2s_sequence *each = p->sequence + q;
         const int64_t tokens = i2s_token_units(p, each);
+        if (i2s_splits(p, q)) continue;
         for (int64_t t = each->start; t < each->stop; t += tokens)
             for (int64_t g = 0; g < s->groups; g++, unit++)
                 if (unit % p->parts == part)
@@ -150,8 +163,9 @@ static void i2s_split_keys(const i2s_pass *p, int64_t group, int64_t k, int64_t 
                            const i2s_state *state) {
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
-    const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
-    const float *queries = i2s_slot(p, s->in) + group * share * s->inner;
+    const uint16_t *const *cache = (const uint16_t *const *)p->caches + (p->split * p->layers + s->layer) * 2;
+    const uint16_t *keys = cache[0], *values = cache[1];
+    const float *queries = i2s_slot(p, s->in) + (p->sequence[p->split].start * s->heads + group * share) * s->inner;
     const int64_t fours = i2s_cpu_small_first() ? share / 4 * 4 : 0;
     i2s_attended attended = {
         keys + k * k_pitch + group * s->inner, values + k * v_pitch + group * s->value, k_pitch, v_pitch, s->inner, s->value,
@@ -168,7 +182,7 @@ static void i2s_split_keys(const i2s_pass *p, int64_t group, int64_t k, int64_t 
     i2s_asking ask[2] = {i2s_asking_of(keys + next * k_pitch, keys + last * k_pitch, group, s->groups, times),
                          i2s_asking_of(values + next * v_pitch, values + last * v_pitch, group, s->groups, times)};
     i2s_attend_keys(p, keys + group * s->inner, values + group * s->value, queries + fours * s->inner, share - fours, share,
-                    p->sequence->past + 1, k, end, scores, &rest, NULL, fours ? NULL : ask);
+                    p->sequence[p->split].past + 1, k, end, scores, &rest, NULL, fours ? NULL : ask);
 }
 
 /* The state of some rows of all groups and pieces. Sums begin at cache lines. */
@@ -178,18 +192,12 @@ static i2s_state i2s_split_state(const i2s_pass *p, int64_t row, int64_t rows) {
     return state;
 }
 
-/* Pieces of the keys that the only token sees. */
-static int64_t i2s_pieces(const i2s_pass *p) {
-    const int64_t seen = p->sequence->past + 1;
-    return (seen - i2s_first_key(p->step, seen) + I2S_SPLIT - 1) / I2S_SPLIT;
-}
-
 /* One token and many keys: a piece of the keys, of all groups, in memory order; the pieces are combined afterwards. The
  * pieces in between belong to other threads. */
 static void i2s_split_part(void *of, int64_t piece) {
     const i2s_pass *p = (const i2s_pass *)of;
     const i2s_step *s = p->step;
-    const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = i2s_pieces(p);
+    const int64_t share = s->heads / s->groups, seen = p->sequence[p->split].past + 1, pieces = i2s_pieces(p, p->split);
     const int64_t from = i2s_first_key(s, seen) + piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
     for (int64_t k = from; k < to; k += I2S_KEYS) {
         const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to;
@@ -206,10 +214,10 @@ static void i2s_split_part(void *of, int64_t piece) {
 
 static void i2s_join(const i2s_pass *p) {
     const i2s_step *s = p->step;
-    const int64_t share = s->heads / s->groups, pieces = i2s_pieces(p);
+    const int64_t share = s->heads / s->groups, pieces = i2s_pieces(p, p->split), token = p->sequence[p->split].start;
     for (int64_t h = 0; h < s->heads; h++) {
         const i2s_state first = i2s_split_state(p, h / share * pieces * share + h % share, s->heads * pieces);
-        float most = -INFINITY, total = 0, by[64], *out = i2s_slot(p, s->out) + h * s->value;
+        float most = -INFINITY, total = 0, by[64], *out = i2s_slot(p, s->out) + (token * s->heads + h) * s->value;
         for (int64_t i = 0; i < pieces; i++) most = first.most[i * share] > most ? first.most[i * share] : most;
         memset(out, 0, (size_t)s->value * 4);
         for (int64_t i = 0; i < pieces; i += 64) {
@@ -228,19 +236,21 @@ static void i2s_join(const i2s_pass *p) {
 
 static void i2s_attention(i2s_pass *p) {
     const i2s_step *s = p->step;
-    const int64_t share = s->heads / s->groups, most = p->threads < I2S_PARTS / 4 ? p->threads * 4 : I2S_PARTS;
-    if (p->tokens == 1 && i2s_pieces(p) > 1 && share <= I2S_QUERIES) {
-        i2s_spread(p, i2s_split_part, i2s_pieces(p));
-        i2s_join(p);
-        return;
-    }
+    const int64_t most = p->threads < I2S_PARTS / 4 ? p->threads * 4 : I2S_PARTS;
     int64_t units = 0, work = 0;
     for (int64_t q = 0; q < p->sequences; q++) {
         const i2s_sequence *each = p->sequence + q;
+        if (i2s_splits(p, q)) {
+            p->split = q;
+            i2s_spread(p, i2s_split_part, i2s_pieces(p, q));
+            i2s_join(p);
+            continue;
+        }
         const int64_t tokens = i2s_token_units(p, each), count = each->stop - each->start;
         units += (count + tokens - 1) / tokens * s->groups;
         work += count * (each->past + count) * s->heads * s->inner;
     }
+    if (units == 0) return;
     p->parts = p->threads == 1 || work < 1 << 17 ? 1 : units < most ? units : most;
     i2s_spread(p, i2s_attend_part, p->parts);
 }

@@ -72,7 +72,8 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
         FN(vf) v[4];
         UNROLL for (int r = 0; r < R; r++) v[r] = FN(widen)(kind, w + r * pitch + k * size);
         UNROLL for (int c = 0; c < C; c++) {
-            const FN(vf) a = FN(load)(x + c * x_pitch + k);
+            FN(vf) a = FN(load)(x + c * x_pitch + k);
+            I2S_ONCE(a);
             UNROLL for (int r = 0; r < R; r++) acc[c][r] = FN(fma)(v[r], a, acc[c][r]);
         }
     }

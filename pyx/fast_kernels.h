@@ -37,6 +37,9 @@ typedef struct {
     int (*available)(void);
     void (*dots)(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x, int64_t x_pitch,
                  int64_t tokens, float *out, int64_t stride);
+    /* The same; every token has the sums that it has alone. */
+    void (*dots_alone)(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,
+                       int64_t x_pitch, int64_t tokens, float *out, int64_t stride);
     void (*activate)(int kind, const float *x, const float *by, int64_t n, float *out);
     void (*norm)(const float *x, const float *gain, int64_t n, float eps, float *out);
     void (*add)(const float *a, const float *b, int64_t n, float *out);
@@ -102,6 +105,13 @@ static inline float *i2s_line_in(float *p) { return p + ((64 - ((uintptr_t)p & 6
         return v;                                                                                                       \
     }                                                                                                                   \
     T static inline __attribute__((always_inline)) void FN(store)(float *p, FN(vf) v) { memcpy(p, &v, VB); }
+/* A vector that several operations take is loaded once: compilers otherwise make it an operand in memory of each, and loads
+ * are the limit then (attention of Zen 3 took a fourteenth longer). */
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define I2S_ONCE(v) __asm__("" : "+v"(v))
+#else
+#define I2S_ONCE(v) (void)(v)
+#endif
 #define ALL(x) ((FN(vf)){0} + (x))
 typedef float i2s_four __attribute__((vector_size(16)));
 static inline i2s_four i2s_four_at(const float *p) {
@@ -111,8 +121,8 @@ static inline i2s_four i2s_four_at(const float *p) {
 }
 #define I2S_FAST_FAR (1 << 21) /* bytes that the second-level cache does not hold */
 #define I2S_FAST_SET(NAME, AVAILABLE)                                                                                   \
-    {NAME, AVAILABLE, FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate), FN(halve),        \
-     FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)}
+    {NAME, AVAILABLE, FN(dots), FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate),         \
+     FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)}
 #define I2S_FAST_INLINE static inline __attribute__((always_inline))
 
 static int i2s_fast_always(void) { return 1; }
@@ -287,8 +297,8 @@ TARGET I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) {
 #include "fast_body.h"
 #include "fast_one_token.h"
 static const i2s_fast_set i2s_fast_avx512 = {
-    "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
-    FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)};
+    "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, i2s_fast_alone_dots_avx512, FN(activate), FN(norm), FN(add),
+    FN(multiply), FN(times), FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)};
 #undef FN
 #undef TARGET
 #undef VB

@@ -71,8 +71,9 @@ static void i2s_dense_part(void *of, int64_t part) {
     const int64_t first = part * p->part, last = first + p->part < s->heads ? first + p->part : s->heads;
     const int64_t pitch = s->width * (s->kind == I2S_F32 ? 4 : 2);
     float *out = s->op == I2S_HEAD ? p->result : i2s_slot(p, s->out);
-    p->fast->dots(s->kind, (const uint8_t *)s->weight + first * pitch, last - first, pitch, s->width, i2s_slot(p, s->in),
-                  s->width, p->now, out + first, s->heads);
+    (p->tokens == p->sequences ? p->fast->dots_alone : p->fast->dots)(
+        s->kind, (const uint8_t *)s->weight + first * pitch, last - first, pitch, s->width, i2s_slot(p, s->in), s->width,
+        p->now, out + first, s->heads);
 }
 
 static void i2s_dense(i2s_pass *p) {

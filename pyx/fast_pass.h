@@ -70,6 +70,7 @@ typedef struct {
     const i2s_step *step;
     int64_t now, part, parts; /* tokens, tokens or rows in a part, parts */
     int64_t together, few;    /* steps, tokens */
+    int64_t split;            /* the sequence whose keys are processed in pieces */
 } i2s_pass;
 
 static inline float *i2s_slot(const i2s_pass *p, int64_t at) { return p->values + at * p->tokens; }

@@ -340,7 +340,13 @@ static void i2s_quantize_run(i2s_quantize_job *job, int64_t threads) {
 /* The probes, each in so many threads: `rounds` of multiplications in every thread, with masks if there are tokens; or
  * all bytes, divided among the threads, so many times. */
 static void i2s_probe_run(i2s_probe_job *job, int64_t threads) {
-    i2s_pool_run(job->peak != NULL ? i2s_probe_peak_part : i2s_probe_read_part, job, threads, threads);
+    if (job->peak != NULL) {
+        i2s_pool_run(i2s_probe_peak_part, job, threads, threads);
+        return;
+    }
+    job->part = (job->bytes + threads - 1) / threads;
+    if (job->repeats == 1 && job->part > I2S_PROBE_PART) job->part = I2S_PROBE_PART;
+    if (job->part > 0) i2s_pool_run(i2s_probe_read_part, job, (job->bytes + job->part - 1) / job->part, threads);
 }
 
 #endif

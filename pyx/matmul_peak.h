@@ -137,6 +137,9 @@ typedef struct {
     int64_t rounds, tokens;
     const uint8_t *data;
     int64_t bytes, repeats;
+    int64_t ahead; /* how far memory is prefetched; 0: not at all */
+    int second;    /* whether into the second-level cache */
+    int64_t part;  /* bytes that are read by one thread at a time */
     uint64_t found; /* keeps compilers from removing the loop */
 } i2s_probe_job;
 
@@ -149,24 +152,29 @@ static void i2s_probe_peak_part(void *of, int64_t part) {
         job->peak(job->rounds);
 }
 
+#define I2S_PROBE_GROUP 512       /* bytes that are prefetched at a time */
+#define I2S_PROBE_PART (4 << 20)  /* bytes of a part of memory, as of a product: threads claim them one by one */
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include "intrinsics.h"
 #define I2S_PROBE_READ(NAME, TARGET, WIDE, LOAD, OR, ZERO)                                                              \
-    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n, int second) {                     \
+    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n, int64_t ahead, int second) {      \
         WIDE a = ZERO, b = ZERO, c = ZERO, d = ZERO;                                                                    \
         const int64_t step = 4 * (int64_t)sizeof(WIDE);                                                                 \
-        for (int64_t i = 0; i + step <= n; i += step) {                                                                 \
-            for (int64_t line = 0; line < step; line += 64) {                                                           \
-                const char *ahead = (const char *)((uintptr_t)p + (uintptr_t)(i + line + 4096));                        \
+        for (int64_t i = 0; i + I2S_PROBE_GROUP <= n; i += I2S_PROBE_GROUP) {                                           \
+            for (int64_t line = 0; ahead > 0 && line < I2S_PROBE_GROUP; line += 64) {                                   \
+                const char *next = (const char *)((uintptr_t)p + (uintptr_t)(i + line + ahead));                        \
                 if (second)                                                                                             \
-                    _mm_prefetch(ahead, _MM_HINT_T1);                                                                   \
+                    _mm_prefetch(next, _MM_HINT_T1);                                                                    \
                 else                                                                                                    \
-                    _mm_prefetch(ahead, _MM_HINT_T0);                                                                   \
+                    _mm_prefetch(next, _MM_HINT_T0);                                                                    \
             }                                                                                                           \
-            a = OR(a, LOAD((const void *)(p + i)));                                                                     \
-            b = OR(b, LOAD((const void *)(p + i + sizeof(WIDE))));                                                      \
-            c = OR(c, LOAD((const void *)(p + i + 2 * sizeof(WIDE))));                                                  \
-            d = OR(d, LOAD((const void *)(p + i + 3 * sizeof(WIDE))));                                                  \
+            for (int64_t k = i; k < i + I2S_PROBE_GROUP; k += step) {                                                   \
+                a = OR(a, LOAD((const void *)(p + k)));                                                                 \
+                b = OR(b, LOAD((const void *)(p + k + sizeof(WIDE))));                                                  \
+                c = OR(c, LOAD((const void *)(p + k + 2 * sizeof(WIDE))));                                              \
+                d = OR(d, LOAD((const void *)(p + k + 3 * sizeof(WIDE))));                                              \
+            }                                                                                                           \
         }                                                                                                               \
         WIDE all = OR(OR(a, b), OR(c, d));                                                                              \
         uint64_t words[sizeof(WIDE) / 8], found = 0;                                                                    \
@@ -188,22 +196,23 @@ static uint64_t i2s_probe_read_portable(const uint8_t *p, int64_t n) {
     return found;
 }
 
-/* With `second`, lines are prefetched into the second-level cache: for data in memory, since data in caches is then
- * read more slowly. */
-static uint64_t i2s_probe_read(const uint8_t *p, int64_t n, int second) {
+/* Lines are prefetched `ahead` bytes, a group of them before it is read, or not if that is 0: into the second-level cache with
+ * `second`. Which is fastest differs between processors. */
+static uint64_t i2s_probe_read(const uint8_t *p, int64_t n, int64_t ahead, int second) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n, second);
-    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n, second);
+    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n, ahead, second);
+    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n, ahead, second);
 #endif
-    (void)second;
+    (void)ahead, (void)second;
     return i2s_probe_read_portable(p, n);
 }
 
 static void i2s_probe_read_part(void *of, int64_t part) {
     i2s_probe_job *job = (i2s_probe_job *)of;
-    const int second = job->repeats == 1 && i2s_cpu_asks_second();
+    const int64_t first = part * job->part, left = job->bytes - first;
     uint64_t found = 0;
-    for (int64_t i = 0; i < job->repeats; i++) found |= i2s_probe_read(job->data + part * job->bytes, job->bytes, second);
+    for (int64_t i = 0; i < job->repeats; i++)
+        found |= i2s_probe_read(job->data + first, left < job->part ? left : job->part, job->ahead, job->second);
     if (found == 0) job->found = 1;
 }
 

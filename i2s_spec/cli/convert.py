@@ -289,6 +289,7 @@ def quantize_command(
     threads: int | None,
     pre: str | None,
     force: bool,
+    trusted: bool,
     quiet: bool,
 ) -> None:
     """Copy the float model MODEL to OUT with its projections as trits; embeddings, head and norms stay as they are.
@@ -307,11 +308,13 @@ def quantize_command(
     if model.endswith(".safetensors"):
         raise click.UsageError("a checkpoint has no keys: convert it to a GGUF file with floats first")
     before = after = None
-    settings = {"numerics": numerics, "threads": threads, "force": force, "quiet": quiet or as_json}
+    settings = {
+        "numerics": numerics, "threads": threads, "force": force, "quiet": quiet or as_json, "trusted": trusted
+    }  # fmt: skip
     with writing(target):
         if text is not None:
             before = _measured(model, text, context, most, pre, settings)
-        with open_file(model) as file, progress_bar("quantizing", quiet or as_json) as progress:
+        with open_file(model, trusted=trusted) as file, progress_bar("quantizing", quiet or as_json) as progress:
             result = quantize_model(
                 file, target, to=to, rule=rule, keep=keep, also=also, force=force, progress=progress
             )

@@ -54,6 +54,10 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "as this runtime: bitnet.cpp, llama.cpp, ik_llama.cpp, hf. [default: hf]",
             ),
             click.option("--force", is_flag=True, help="Try a model that the linter calls broken."),
+            click.option(
+                "--trusted", is_flag=True, help="Map MODEL into memory, which is faster than reading it: for a file that no "
+                "other program shortens meanwhile, which would end the process.",
+            ),
             click.option("-q", "--quiet", is_flag=True, help="No progress bars and no remarks."),
         )
     ):  # fmt: skip
@@ -69,11 +73,21 @@ def remark_refusal(error: FormatError, force: bool) -> None:
         remark("this model is refused; --force tries it anyway")
 
 
-def open_model(path: str | None, numerics: str, threads: int | None, force: bool, quiet: bool, embeds: bool) -> Any:
+def open_model(
+    path: str | None,
+    numerics: str,
+    threads: int | None,
+    force: bool,
+    quiet: bool,
+    *,
+    embeds: bool,
+    trusted: bool = False,
+) -> Any:
     """Load a model; on a terminal with a bar that moves while that takes time.
 
     :param path: of the file; None for the trained model that comes with the package, which is then said on stderr
     :param embeds: whether an embedding model is needed, or one that continues text
+    :param trusted: whether the file is mapped into memory
     :raises SettingError: for the other kind, and for settings that do not exist
     """
     from i2s_spec.gguf.reader import open as open_file
@@ -81,7 +95,7 @@ def open_model(path: str | None, numerics: str, threads: int | None, force: bool
 
     if path is None and not quiet:
         remark(f"the model is {named(path)}")
-    file = open_file(origin(path))
+    file = open_file(origin(path), trusted=trusted)
     try:
         with reading(path), counting_bar("loading", None, quiet) as progress:
             model = load_model(file, numerics=numerics, threads=threads, force=force, progress=progress)

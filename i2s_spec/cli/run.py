@@ -46,9 +46,17 @@ STORY_TOKENS = 379
     short_help="Continue a text with a model, or chat with it.",
 )
 @click.argument("model", type=INPUT, required=False)
-@click.option("-p", "--prompt", metavar="TEXT", help="The text to continue.")
+@click.option(
+    "-p", "--prompt", "prompts", metavar="TEXT", multiple=True,
+    help="The text to continue; several are continued together, in less time.",
+)  # fmt: skip
 @click.option("-f", "--file", "path", type=INPUT, help="The text to continue, from a file; - is stdin.")
-@click.option("--tokens", type=TokenIds(), help="The token ids to continue, such as 1,2,3.")
+@click.option(
+    "--tokens",
+    type=TokenIds(),
+    multiple=True,
+    help="The token ids to continue, such as 1,2,3; may be given several times.",
+)
 @click.option("--chat", "talk", is_flag=True, help="Chat: each line of stdin is a message.")
 @click.option(
     "-n",
@@ -106,9 +114,9 @@ STORY_TOKENS = 379
 @model_options
 def run_command(
     model: str | None,
-    prompt: str | None,
+    prompts: tuple[str, ...],
     path: str | None,
-    tokens: list[int] | None,
+    tokens: tuple[list[int], ...],
     talk: bool,
     form: str,
     show_template: bool,
@@ -116,14 +124,15 @@ def run_command(
 ) -> None:
     """Continue a text with the model in the GGUF file MODEL.
 
-    Tokens are written to stdout as they come; their number and the speed go to stderr. The same options give the same
-    tokens: the random numbers are PCG64's, and the order is top-k, top-p, temperature. With the numeric profile "fast"
-    the last bits may differ between machines, and so, rarely, a token.
+    Tokens are written to stdout as they come; their number and the speed go to stderr. Of several prompts, each
+    continuation is written when it is complete, in their order; each is what it would be alone. The same options give
+    the same tokens: the random numbers are PCG64's, and the order is top-k, top-p, temperature. With the numeric
+    profile "fast" the last bits may differ between machines, and so, rarely, a token.
 
     Without MODEL it runs the trained model that comes with i2s-spec, which tells short stories; without a text as well,
     it begins a story of its own.
     """
-    ways = [prompt is not None, path is not None, tokens is not None, talk, show_template]
+    ways = [bool(prompts), path is not None, bool(tokens), talk, show_template]
     begins = model is None and not any(ways)
     if begins and options["max_tokens"] is None:
         options["max_tokens"] = STORY_TOKENS
@@ -140,49 +149,52 @@ def run_command(
     from i2s_spec.model.text.generate import Sampling
 
     sampling = Sampling(options["temperature"], options["top_k"], options["top_p"], options["seed"])
-    text = read_text(path) if path is not None else prompt
-    quiet = options["quiet"]
-    with open_model(model, options["numerics"], options["threads"], options["force"], quiet, embeds=False) as opened:
+    texts = [read_text(path)] if path is not None else list(prompts)
+    how = {name: options[name] for name in ("numerics", "threads", "force", "quiet", "trusted")}
+    with open_model(model, **how, embeds=False) as opened:
         if talk:
             chat(opened, sampling, options)
         else:
-            _continue(opened, text, tokens, sampling, form, options)
+            _continue(opened, texts, list(tokens), sampling, form, options)
 
 
 def _continue(
-    model: Any, text: str | None, tokens: list[int] | None, sampling: Any, form: str, options: dict[str, Any]
+    model: Any, texts: list[str], prompts: list[list[int]], sampling: Any, form: str, options: dict[str, Any]
 ) -> None:
-    """Generate what follows a text or tokens."""
+    """Generate what follows texts or tokens."""
     from i2s_spec.model.text.generate import Generation
 
     quiet = options["quiet"]
     tokenizer: Tokenizer | None
     opening: tuple[int, ...] = ()
-    if text is None and tokens is None:  # a story from its beginning
+    if not texts and not prompts:  # a story from its beginning
         from i2s_spec.convert.trained import OPENING
 
         tokenizer, opening = tokenizer_of(model, options["pre"], quiet), OPENING
-        tokens = [*([] if tokenizer.bos is None else [tokenizer.bos]), *opening]
-    elif text is None:
+        prompts = [[*([] if tokenizer.bos is None else [tokenizer.bos]), *opening]]
+    elif not texts:
         tokenizer = None if options["ids"] else tokenizer_if_any(model, options["pre"], quiet)
     else:
         tokenizer = tokenizer_of(model, options["pre"], quiet)
-        tokens = encode(
-            tokenizer, text, parse_special=options["special"], eos=False, bos=False if options["no_bos"] else None
-        )
+        how = {"parse_special": options["special"], "eos": False, "bos": False if options["no_bos"] else None}
+        prompts = [encode(tokenizer, text, **how) for text in texts]
     ends = frozenset() if options["ignore_end"] or tokenizer is None else tokenizer.ends
     limit = 128 if options["max_tokens"] is None else options["max_tokens"]
-    with counting_bar("prompt", len(tokens or ()), quiet) as progress:
-        generation = Generation(
-            model, tokens or [], sampling, limit=limit, ends=ends, room=options["context"], progress=progress,
-            head=options["head"],
-        )  # fmt: skip
+    generations = [
+        Generation(model, tokens, sampling, limit=limit, ends=ends, room=options["context"], head=options["head"])
+        for tokens in prompts
+    ]
+    if len(generations) > 1:
+        _continue_together(generations, tokenizer, form, options)
+        return
+    (generation,) = generations
+    with counting_bar("prompt", len(generation.prompt), quiet) as generation.progress:
         arriving = iter(generation)
         first = next(arriving, None)  # the prompt is read now; then the bar goes away
     if form == "json":
         for _ in arriving:
             pass
-        _as_json(generation, tokenizer, options)
+        _as_json(generations, tokenizer, options)
         return
     shown = ModelText(escaped=None if options["raw"] is None else not options["raw"])
     stream = None if tokenizer is None or options["ids"] else tokenizer.stream(options["special"])
@@ -231,28 +243,73 @@ def summary(generation: Generation) -> str:
     return "; ".join(parts)
 
 
-def _as_json(generation: Generation, tokenizer: Any, options: dict[str, Any]) -> None:
-    from i2s_spec.draw.text import json_document
+def _continue_together(
+    generations: list[Generation], tokenizer: Tokenizer | None, form: str, options: dict[str, Any]
+) -> None:
+    """Generate what follows several prompts, and write it in their order."""
+    from i2s_spec.model.text.generate import together
+
+    arriving = together(generations)
+    if form == "json":
+        for _ in arriving:
+            pass
+        _as_json(generations, tokenizer, options)
+        return
+    shown = ModelText(escaped=None if options["raw"] is None else not options["raw"])
+    written = 0
+    for _ in chain(arriving, (None,)):
+        while written < len(generations) and generations[written].reason is not None:
+            shown.write(
+                _written(generations[written], None if options["ids"] else tokenizer, options["special"]) + "\n"
+            )
+            written += 1
+    if not options["quiet"]:
+        prompt, made = _rates(generations)
+        count = counted(sum(len(each.tokens) for each in generations), "token")
+        remark(
+            f"{counted(len(generations), 'prompt')}, {prompt:.1f} tok/s; generated {count}, {made:.1f} tok/s together"
+            + ("" if has_program(generations[0].model) else WALKED)
+        )
+
+
+def _written(generation: Generation, tokenizer: Tokenizer | None, special: bool) -> str:
+    """All that was generated as text, or as ids where there is no tokenizer."""
+    if tokenizer is None:
+        return ",".join(map(str, generation.tokens))
+    stream = tokenizer.stream(special)
+    return "".join(map(stream.feed, generation.tokens)) + stream.finish()
+
+
+def _rates(generations: list[Generation]) -> tuple[float, float]:
+    """Tokens of prompts per second, and generated ones after the first of each, of all together."""
     from i2s_spec.model.text.generate import rate
 
-    text = None
-    if tokenizer is not None:
-        stream = tokenizer.stream(options["special"])
-        text = "".join(map(stream.feed, generation.tokens)) + stream.finish()
-    made = len(generation.tokens)
+    read = rate(sum(len(each.prompt) for each in generations), sum(each.prefill_seconds for each in generations))
+    later = sum(max(len(each.tokens) - 1, 0) for each in generations)
+    return read, rate(later, max(each.decode_seconds for each in generations))
+
+
+def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options: dict[str, Any]) -> None:
+    """One document: of a single generation, or with a list of several."""
+    from i2s_spec.draw.text import json_document
+
+    each = [
+        {
+            "prompt_tokens": tuple(generation.prompt),
+            "tokens": tuple(generation.tokens),
+            "text": None if tokenizer is None else _written(generation, tokenizer, options["special"]),
+            "reason": generation.reason,
+        }
+        for generation in generations
+    ]
+    read, made = _rates(generations)
     about = {
         "schema_version": SCHEMA_VERSION,
-        "profile": generation.model.numerics.name,
-        "prompt_tokens": tuple(generation.prompt),
-        "tokens": tuple(generation.tokens),
-        "text": text,
-        "reason": generation.reason,
+        "profile": generations[0].model.numerics.name,
+        **(each[0] if len(each) == 1 else {"generations": each}),
         "sampling": {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")},
-        "tokens_per_second": {
-            "prompt": rate(len(generation.prompt), generation.prefill_seconds),
-            "generated": rate(made - 1, generation.decode_seconds) if made > 1 else 0.0,
-        },
-        "head": None if generation.screened is None else generation.screened.report.as_dict(),
+        "tokens_per_second": {"prompt": read, "generated": made},
+        "head": None if generations[0].screened is None else generations[0].screened.report.as_dict(),
     }
     sys.stdout.writelines(json_document(about))
 

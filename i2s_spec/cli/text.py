@@ -66,6 +66,7 @@ def perplexity_command(
     threads: int | None,
     pre: str | None,
     force: bool,
+    trusted: bool,
     quiet: bool,
 ) -> None:
     """Print the perplexity of a text under the model in the GGUF file MODEL, by the convention of llama-perplexity.
@@ -89,7 +90,7 @@ def perplexity_command(
     if base is not None:
         _refuse_taken(base, overwrite)
     text = unseen_text() if own else read_text(path) if path is not None else None
-    with open_model(model, numerics, threads, force, quiet, embeds=False) as opened:
+    with open_model(model, numerics, threads, force, quiet, embeds=False, trusted=trusted) as opened:
         tokenizer = tokenizer_of(opened, pre, quiet) if text is not None else tokenizer_if_any(opened, pre, quiet)
         first = tokenizer.bos if tokenizer is not None and (tokenizer.add_bos if bos is None else bos) else None
         if bos and first is None:
@@ -207,6 +208,7 @@ def embed_command(
     threads: int | None,
     pre: str | None,
     force: bool,
+    trusted: bool,
     quiet: bool,
 ) -> None:
     """Print the embedding of texts: one vector of length 1 for each.
@@ -222,7 +224,7 @@ def embed_command(
         raise click.UsageError("one of --text, --file and --tokens is needed")
     if form == "npy" and output is None and sys.stdout.isatty():
         raise click.UsageError("npy is binary and cannot be printed on a terminal; use --output FILE")
-    with open_model(model, numerics, threads, force, quiet, embeds=True) as opened:
+    with open_model(model, numerics, threads, force, quiet, embeds=True, trusted=trusted) as opened:
         ids = [list(each) for each in tokens]
         if wanted:
             tokenizer = tokenizer_of(opened, pre, quiet)

@@ -149,6 +149,11 @@ class FastOperations(Operations):
                 return None
             return self._passed(plan, graph, given, run)
 
+    def batches(self, graph: Graph, weights: ModelWeights) -> bool:
+        """As a program computes them; in a walked graph NumPy may add more rows in another order."""
+        with self._lock:
+            return self.plan(graph, weights, {}) is not None
+
     def plan(self, graph: Graph, weights: ModelWeights, tables: dict[str, Any]) -> FastPlan | None:
         if id(graph) not in self._programs:
             try:
@@ -194,13 +199,18 @@ class FastOperations(Operations):
             self._heads[id(plan)] = ScreenedHead(plan.head[0], self._sets[0], self.threads)
         return self._heads[id(plan)]
 
-    def _rest(self, plan: FastPlan, graph: Graph, run: Run, tokens: int, rows: int) -> dict[str, Any]:
+    def _rest(self, plan: FastPlan, graph: Graph, run: Run, tokens: int, chosen: int) -> dict[str, Any]:
         """One node after the program."""
         (node,) = graph.nodes[plan.done :]
         assert plan.end is not None
         start, width = plan.end.at * tokens, plan.end.width
-        count = tokens if node.op == "pool" else rows
+        count = tokens if node.op == "pool" else chosen
         value = self._memory.values[start : start + count * width].reshape(count, width).copy()
+        if (
+            node.op == "head" and len(run.sequences) == tokens
+        ):  # each token as alone: NumPy adds more rows in another order
+            rows = [operations.evaluate(node, [value[i : i + 1]], run, self) for i in range(count)]
+            return {node.name: np.concatenate(rows)}
         return {node.name: operations.evaluate(node, [value], run, self)}
 
     def _turn(self, plan: FastPlan, weights: ModelWeights, positions: int) -> None:

@@ -205,7 +205,9 @@ class Model:
     ) -> list[Result]:
         """Run several sequences through the model together; the results are those of separate runs.
 
-        Only in profile `fast` may the last bits differ, as with other values of `together`.
+        Only in profile `fast` may the last bits differ, as with other values of `together`; they do not where every
+        sequence has one token and nothing is tapped. A profile that computes long prompts otherwise than short ones does
+        so for each sequence.
 
         :param prompts: ids of each sequence
         :param caches: one for each; by default new ones
@@ -220,6 +222,9 @@ class Model:
         if not prompts:
             return []
         ids = [self.check_tokens(tokens, cache) for tokens, cache in zip(prompts, caches, strict=True)]
+        if not self._runner.batches([len(each) for each in ids]):
+            together = max(map(len, ids))
+            return [self.forward(each, taps, cache, together=together) for each, cache in zip(ids, caches, strict=True)]
         results, found = self._runner.whole(ids, caches, self._wanted(taps))
         stops = np.cumsum([len(part) for part in ids])
         answers = []
@@ -334,7 +339,7 @@ class GraphRunner:
         run = self._run([len(part) for part in ids], caches, taps, found, rows)
         run.screened = screened
         given = {TOKENS: np.concatenate(ids)}
-        operations = self._operations(len(given[TOKENS]))
+        operations = self._operations(len(ids[0]))
         values = None if taps or self.substitutes else operations.whole(self.graph, given, run)
         if values is None:
             values = executor.execute(self.graph, given, run, operations, self.substitutes)
@@ -344,6 +349,11 @@ class GraphRunner:
         if isinstance(value, list) or len(ids) == 1:
             return value if isinstance(value, list) else [value], found
         return np.split(value, np.cumsum([len(part) for part in ids])[:-1]), found
+
+    def batches(self, counts: list[int]) -> bool:
+        """Whether sequences of so many tokens may run in one pass: none is computed otherwise than alone."""
+        profiles = {id(self.operations.profile.of(count)) for count in counts}
+        return len(profiles) == 1 and self._operations(counts[0]).batches(self.graph, self.weights)
 
     def part(
         self, part: Graph, given: Mapping[str, Any], cache: Cache, taps: frozenset[str], past: int = 0

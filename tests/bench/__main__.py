@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         asked.json.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     status = _check(runs) if asked.check else 0
     if asked.commit:
-        print(f"written to {report.commit(runs)}")
+        print(f"written to {report.commit(runs, lambda part: [each.name for each in benchmarks_of(part)])}")
     return status
 
 

@@ -1,9 +1,10 @@
-"""Whole passes of profile `fast` through a model of the full size, against memory and processor.
+"""Whole passes of profile `fast` through a model of the full size, against memory and processor, and other runtimes.
 
 A generated token needs every byte of the weights once: the limit is the speed of reading memory, and the probe reads the
-head in place, which is more than half of the weights. A prompt needs every weight once for each token: the limit is the
-widest vector multiplication, repeated on registers. Both probes run in every round. Processors with AMX multiply tiles,
-eight times as many numbers at once; they have the same limit, because the rest of a prompt's work is not products.
+head in place, which is more than half of the weights, in the way that is fastest here. A prompt needs every weight once for
+each token: the limit is the widest vector multiplication, repeated on registers. Both probes run in every round. Processors
+with AMX multiply tiles, eight times as many numbers at once; they have the same limit, because the rest of a prompt's work
+is not products.
 
 `I2S_BENCH_MODEL` names a file that `i2s new --shape 2b4t` made before.
 """
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -22,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from bench import processes
-from bench.matmul import TILES
+from bench import processes, runtimes
+from bench.matmul import TILES, reading_run
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios
+from i2s_spec.gguf.source import huge_pages
 from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
@@ -33,6 +37,8 @@ from i2s_spec.model.reference import matmul
 PROMPTS = {128: 0.6, 512: 0.75}
 #: Tokens generated in a turn.
 STEPS = 4
+#: Sequences of a batch.
+BATCH = 8
 #: Tokens of context before those, in the benchmark of a long context.
 LONG = 4000
 #: Seconds for all rounds of single tokens, and of one length of prompts; at least three rounds run.
@@ -43,7 +49,13 @@ READ, MULTIPLY = "reading probe", "multiplication probe"
 
 def benchmarks() -> list[Benchmark]:
     """The benchmarks in this order."""
-    return [Benchmark("decode", _decode), Benchmark("prompt", _prompt), Benchmark("start", _start)]
+    return [
+        Benchmark("decode", _decode),
+        Benchmark("batch", _batch),
+        Benchmark("prompt", _prompt),
+        Benchmark("start", _start),
+        Benchmark("runtimes", lambda setting: runtimes.measured(setting, _path(setting), _rounds(setting, 3))),
+    ]
 
 
 def _path(setting: Setting) -> Path:
@@ -77,9 +89,7 @@ def _head(model: Any) -> Any:
 def _reading(model: Any, nbytes: int) -> float:
     """Seconds for reading this many bytes at the speed at which the head is read."""
     head = _head(model)
-    start = perf_counter()
-    _matmul.probe_reading(head, 1, model.threads)
-    return (perf_counter() - start) * nbytes / head.size
+    return reading_run(head, model.threads)() * nbytes / head.size
 
 
 def _behind(model: Any, before: int) -> Any:
@@ -134,12 +144,79 @@ def _decode(setting: Setting) -> Result:
         text = f"decode behind {long:,} tokens, {threads} threads: share of the bound with keys and values"
         least = None if setting.quick else 0.85
         claims.append(Claim(text, ratios(more, behind), "x", least=least))
+    claims += _gains(times, READ, "decode", 1.6, setting)
     rows = tuple(Row(name, tuple(1 / t for t in values), "tok/s") for name, values in times.items())
     notes = (
         f"a token reads {weights / 1e6:,.0f} MB of weights, and {cache_bytes:,} bytes for each token before it",
         "on a quiet machine of this kind bitnet.cpp did 17 tok/s with one thread and 27 with two, ik_llama.cpp 13 and 23",
     )
     return Result("one token after the other, profile fast", rows, tuple(claims), notes)
+
+
+def _gains(times: dict[str, tuple[float, ...]], probe: str, name: str, most: float, setting: Setting) -> list[Claim]:
+    """What a second thread gains, and the gain as a share of the probe's, up to a factor that is enough."""
+    theirs, ours = (ratios(times[f"{each}, 1 threads"], times[f"{each}, 2 threads"]) for each in (probe, name))
+    bound = tuple(min(most, each) for each in theirs)
+    least = None if setting.quick else 1.0
+    return [
+        Claim(f"{name}: two threads against one", ours, "x"),
+        Claim(f"{probe}: two threads against one", theirs, "x"),
+        Claim(f"{name}: the gain of two threads, against the probe's or {most}", ratios(ours, bound), "x", least=least),
+    ]
+
+
+def _batch(setting: Setting) -> Result:
+    """A token of each of several sequences at once, against a token of one."""
+    contenders: list[Contender] = []
+    models, claims = _models(setting), []
+    weights = sum(prod(each.shape) // 4 for each in _ternary(models[1])) + _head(models[1]).size
+    products = BATCH * sum(prod(each.shape) for each in _ternary(models[1]))
+    for threads, model in models.items():
+        contenders += [
+            Contender(f"{READ}, {threads} threads", partial(_reading, model, weights)),
+            Contender(f"{MULTIPLY}, {threads} threads", partial(_multiplying, products, threads, BATCH)),
+            Contender(f"one sequence, {threads} threads", partial(_stepping, model, [_behind(model, 16)])),
+            Contender(
+                f"{BATCH} sequences, {threads} threads",
+                partial(_stepping, model, [_behind(model, 16) for _ in range(BATCH)]),
+            ),
+        ]
+    for contender in contenders:
+        contender.run()
+    times = interleaved(contenders, _rounds(setting, 9), setting.say, DECODE_SECONDS)
+    rows = []
+    for threads in models:
+        one, many = times[f"one sequence, {threads} threads"], times[f"{BATCH} sequences, {threads} threads"]
+        probes = (times[f"{each}, {threads} threads"] for each in (READ, MULTIPLY))
+        bound = tuple(max(each) for each in zip(*probes, strict=True))
+        gain = tuple(BATCH * each for each in ratios(one, many))
+        text = f"{BATCH} sequences, {threads} threads: tokens per second against one sequence"
+        claims.append(Claim(text, gain, "x", least=None if setting.quick else 4.0))
+        text = f"{BATCH} sequences, {threads} threads: share of the slower of both probes"
+        claims.append(Claim(text, ratios(bound, many), "x"))
+        for name, count in ((READ, 1), (MULTIPLY, BATCH), ("one sequence", 1), (f"{BATCH} sequences", BATCH)):
+            values = times[f"{name}, {threads} threads"]
+            rows.append(Row(f"{name}, {threads} threads", tuple(count / t for t in values), "tok/s"))
+    notes = (
+        "a step reads the weights once for all sequences; each has its own keys and values",
+        "multiplications are those of packed weights, with masks; the floats of the head are multiplied too",
+    )
+    return Result("several sequences at once, profile fast", tuple(rows), tuple(claims), notes)
+
+
+def _stepping(model: Any, caches: list[Any]) -> float:
+    """Seconds for one token of each sequence."""
+    used = caches[0].used
+    start = perf_counter()
+    for token in range(STEPS):
+        if len(caches) == 1:
+            model.forward([token], cache=caches[0], logits="last")
+        else:
+            model.forward_batch([[token]] * len(caches), caches)
+    seconds = (perf_counter() - start) / STEPS
+    for cache in caches:
+        cache.cut(used)
+    return seconds
 
 
 def _reaching(model: Any, tokens: int) -> float:
@@ -150,12 +227,15 @@ def _reaching(model: Any, tokens: int) -> float:
     return perf_counter() - start
 
 
-def _multiplying(products: int, threads: int) -> float:
-    """Seconds for this many multiplications at the peak of vector instructions."""
+def _multiplying(products: int, threads: int, tokens: int = 0) -> float:
+    """Seconds for this many multiplications at the peak of vector instructions.
+
+    :param tokens: those that share what is masked of packed weights; 0 leaves out the masks
+    """
     row = next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES)
-    rounds = 1 << 22
+    rounds = (1 << 22) // (tokens or 1)
     start = perf_counter()
-    done = _matmul.probe_multiplications(row, rounds, threads)
+    done = _matmul.probe_multiplications(row, rounds, threads, tokens)
     return (perf_counter() - start) * products / done
 
 
@@ -164,54 +244,84 @@ def _prompt(setting: Setting) -> Result:
     rows: list[Row] = []
     claims: list[Claim] = []
     models = _models(setting)
-    for threads, model in models.items():
-        products = sum(prod(each.shape) for each in _ternary(model))
-        for tokens in (32,) if setting.quick else PROMPTS:
-            name, probe = f"{tokens} tokens, {threads} threads", f"{MULTIPLY}, {tokens} tokens, {threads} threads"
-            contenders = [
-                Contender(probe, partial(_multiplying, products * tokens, threads)),
-                Contender(name, partial(_reaching, model, tokens)),
-            ]
-            contenders[1].run()
-            times = interleaved(contenders, _rounds(setting, 7), setting.say, PROMPT_SECONDS)
-            rows += [Row(each, tuple(tokens / t for t in values), "tok/s") for each, values in times.items()]
-            least = None if setting.quick else PROMPTS[tokens]
-            claims.append(Claim(f"{name}: share of the bound", ratios(times[probe], times[name]), "x", least=least))
+    products = sum(prod(each.shape) for each in _ternary(models[1]))
+    for tokens in (32,) if setting.quick else PROMPTS:
+        contenders = []
+        for threads, model in models.items():
+            probe = partial(_multiplying, products * tokens, threads)
+            contenders.append(Contender(f"{MULTIPLY}, {tokens} tokens, {threads} threads", probe))
+            contenders.append(Contender(f"{tokens} tokens, {threads} threads", partial(_reaching, model, tokens)))
+            contenders[-1].run()
+        times = interleaved(contenders, _rounds(setting, 7), setting.say, 2 * PROMPT_SECONDS)
+        rows += [Row(each, tuple(tokens / t for t in values), "tok/s") for each, values in times.items()]
+        least = None if setting.quick else PROMPTS[tokens]
+        for threads in models:
+            name = f"{tokens} tokens, {threads} threads"
+            share = ratios(times[f"{MULTIPLY}, {name}"], times[name])
+            claims.append(Claim(f"{name}: share of the bound", share, "x", least=least))
+        claims += _gains(times, f"{MULTIPLY}, {tokens} tokens", f"{tokens} tokens", 1.85, setting)
     notes = ("on a quiet machine of this kind, 128 tokens with two threads: bitnet.cpp 84 tok/s, ik_llama.cpp 101",)
     return Result("prompts, profile fast", tuple(rows), tuple(claims), notes)
 
 
 def _start(setting: Setting) -> Result:
-    """A fresh process: time until the model is loaded, and to the first token; its memory."""
+    """A fresh process: time until the model is loaded, and to the first token; its memory. Whole commands that generate one
+    token, of a file that is read and of one that is mapped, beside a plain read of the file into new memory."""
     path = _path(setting)
     with path.open("rb") as file:
         while file.read(1 << 24):
             pass
-    found = []
+    found: dict[str, list[dict[str, float]]] = {}
+    jobs: list[tuple[str, Callable[[], str]]] = [
+        (way, partial(processes.module, "bench.model", way, os.fspath(path)))
+        for way in ("load", "plain", "read", "mapped")
+    ]
     for number in range(_rounds(setting, 5)):
         setting.say(f"round {number + 1}")
-        found.append(json.loads(processes.module("bench.model", os.fspath(path))))
-    load, first, peak = (tuple(float(each[name]) for each in found) for name in ("load", "first", "peak"))
+        for way, job in jobs if number % 2 == 0 else reversed(jobs):
+            found.setdefault(way, []).append(json.loads(job()))
+
+    def of(way: str, name: str) -> tuple[float, ...]:
+        return tuple(float(each[name]) for each in found[way])
+
     rows = (
-        Row("load_model", load, "s"),
-        Row("first token of a prompt of 4, after that", first, "s"),
-        Row("peak memory of the process, generating 32 tokens", peak, "B"),
+        Row("load_model", of("load", "load"), "s"),
+        Row("first token of a prompt of 4, after that", of("load", "first"), "s"),
+        Row("peak memory of the process, generating 32 tokens", of("load", "peak"), "B"),
+        Row("read probe: the file into new huge pages, system time", of("plain", "system"), "s"),
+        Row("i2s run -n 1, system time", of("read", "system"), "s"),
+        Row("i2s run -n 1 --trusted, system time", of("mapped", "system"), "s"),
+        Row("i2s run -n 1", of("read", "wall"), "s"),
+        Row("i2s run -n 1 --trusted", of("mapped", "wall"), "s"),
     )
     size = path.stat().st_size
-    goals = (None, None) if setting.quick else (0.15, float(500 << 20))
+    goals = (None,) * 5 if setting.quick else (0.15, float(60 << 20), 0.3, 0.2, 1.6)
+    share = ratios(of("read", "system"), of("plain", "system"))
     claims = (
-        Claim("first token after load_model", first, "s", most=goals[0]),
-        Claim("peak memory beyond the size of the file", tuple(each - size for each in peak), "B", most=goals[1]),
+        Claim("first token after load_model", of("load", "first"), "s", most=goals[0]),
+        Claim(
+            "peak memory beyond the size of the file",
+            tuple(each - size for each in of("load", "peak")),
+            "B",
+            most=goals[1],
+        ),
+        Claim("i2s run -n 1, system time", of("read", "system"), "s", most=goals[2]),
+        Claim("i2s run -n 1 --trusted, system time", of("mapped", "system"), "s", most=goals[3]),
+        Claim("i2s run -n 1, system time against that of the read probe", share, "x", most=goals[4]),
     )
-    return Result("a fresh process, profile fast, as many threads as processors", rows, claims, ("the file is cached",))
+    notes = (
+        "the file is cached",
+        "a system that has few pages ready takes longer to give new ones: the read probe shows it",
+    )
+    return Result("a fresh process, profile fast, as many threads as processors", rows, claims, notes)
 
 
 def _rounds(setting: Setting, least: int) -> int:
     return 1 if setting.quick else max(least, setting.rounds)
 
 
-def _main(path: str) -> None:
-    """The child process: load, generate, and print times and memory."""
+def _load(path: str) -> dict[str, float]:
+    """Load, and generate."""
     start = perf_counter()
     model = load_model(path, "fast")
     loaded = perf_counter()
@@ -220,8 +330,42 @@ def _main(path: str) -> None:
     first = perf_counter()
     for token in range(32):
         model.forward([token], cache=cache, logits="last")
-    print(json.dumps({"load": loaded - start, "first": first - loaded, "peak": processes.peak()}))
+    return {"load": loaded - start, "first": first - loaded, "peak": processes.peak()}
+
+
+def _plain(path: str) -> dict[str, float]:
+    """Read a file into new memory, and nothing else."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_stime, perf_counter()
+    with open(path, "rb", buffering=0) as file, memoryview(huge_pages(os.fstat(file.fileno()).st_size)) as memory:
+        done = 0
+        while count := file.readinto(memory[done : done + (8 << 20)]):
+            done += count
+    return {"system": resource.getrusage(resource.RUSAGE_SELF).ru_stime - before, "wall": perf_counter() - start}
+
+
+def _command(*words: str) -> dict[str, float]:
+    """A whole command that generates one token."""
+    start = perf_counter()
+    arguments = [sys.executable, "-m", "i2s_spec", "run", *words, "--tokens", "1,2,3", "-n", "1", "--ids", "-q"]
+    pid = os.posix_spawn(
+        sys.executable, arguments, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    )
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise SystemExit(f"i2s run ended with status {status}")
+    return {"system": usage.ru_stime, "wall": perf_counter() - start}
+
+
+def _main(way: str, path: str) -> None:
+    """The child process: do one thing, and print times and memory."""
+    jobs: dict[str, Callable[[], dict[str, float]]] = {
+        "load": partial(_load, path),
+        "plain": partial(_plain, path),
+        "read": partial(_command, path),
+        "mapped": partial(_command, path, "--trusted"),
+    }
+    print(json.dumps(jobs[way]()))
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(*sys.argv[1:])

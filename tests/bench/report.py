@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,11 +118,13 @@ def kinds(part: str) -> list[str]:
     return sorted(path.stem for path in RESULTS.glob("*.json") if part in committed(path.stem))
 
 
-def commit(runs: list[dict[str, Any]]) -> Path:
+def commit(runs: list[dict[str, Any]], order: Callable[[str], list[str]]) -> Path:
     """Put the benchmarks of full runs into the results of this kind of processor, and return the file.
 
     Claims without a goal are left out, because nothing is compared with them. A benchmark that was not measured together
     with the rest of its part names its own machine.
+
+    :param order: the names of all benchmarks of a part, in their order
     """
     for run in runs:
         for benchmark in run["benchmarks"].values():
@@ -136,6 +138,8 @@ def commit(runs: list[dict[str, Any]]) -> Path:
             continue
         for name, benchmark in run["benchmarks"].items():
             before["benchmarks"][name] = {**benchmark, "machine": run["machine"]}
+        names = order(run["part"])
+        before["benchmarks"] = dict(sorted(before["benchmarks"].items(), key=lambda each: names.index(each[0])))
     path = RESULTS / f"{kind}.json"
     path.write_text(as_lines(dict(sorted(found.items()))) + "\n", encoding="utf-8")
     return path

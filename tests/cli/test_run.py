@@ -82,6 +82,23 @@ def test_ids_and_text_are_the_same_prompt(folder: Path) -> None:
     assert from_file.stderr == ""
 
 
+def test_several_prompts_give_each_what_it_gives_alone(folder: Path) -> None:
+    prompts, settings = ("ab", "The weights are ternary", "x"), ("-n", "7", "--temperature", "9", "-q")
+    words = [word for prompt in prompts for word in ("-p", prompt)]
+    alone = [
+        json.loads(i2s_run(folder, "run", "llama.gguf", "-p", each, *settings, "--json").stdout) for each in prompts
+    ]
+    together = json.loads(i2s_run(folder, "run", "llama.gguf", *words, *settings, "--json").stdout)
+    members = ("prompt_tokens", "tokens", "text", "reason")
+    assert together["generations"] == [{name: each[name] for name in members} for each in alone]
+    ids = i2s_run(folder, "run", "llama.gguf", *words, *settings, "--ids").stdout
+    assert ids == "".join(",".join(map(str, each["tokens"])) + "\n" for each in alone)
+    given = [word for each in alone for word in ("--tokens", ",".join(map(str, each["prompt_tokens"])))]
+    assert i2s_run(folder, "run", "llama.gguf", *given, *settings, "--ids").stdout == ids
+    mixed = i2s_run(folder, "run", "llama.gguf", "-p", "a", "--tokens", "1", *settings)
+    assert (mixed.returncode, mixed.stdout) == (2, "")
+
+
 def test_seeds(folder: Path) -> None:
     drawn = [
         i2s_run(
@@ -283,3 +300,54 @@ def test_perplexity_as_json(folder: Path) -> None:
     without = json.loads(i2s_run(folder, *args, "--no-bos", "--format", "json").stdout)
     assert without["bos"] is None
     assert without["perplexity"] != document["perplexity"]
+
+
+# --- reading and mapping ---------------------------------------------------------------------------------------------
+
+#: Runs `i2s` with its arguments and prints the peak of this process in KiB on stderr.
+PEAK = """
+import sys
+from i2s_spec.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    with open("/proc/self/status", encoding="latin-1") as status:
+        print(next(line.split()[1] for line in status if line.startswith("VmHWM")), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def heavy(folder: Path) -> Path:
+    """A model of 52 MB: a copy of its weights would show."""
+    path = folder / "heavy.gguf"
+    i2s.new(path, layers=2, embd=2560, ff=6912, heads=20, heads_kv=5, vocab=4096)
+    return path
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize("trusted", [[], ["--trusted"]], ids=["read", "mapped"])
+def test_the_first_token_takes_the_memory_of_the_file(heavy: Path, trusted: list[str]) -> None:
+    words = ["run", os.fspath(heavy), "--tokens", "1,2,3", "-n", "1", "-q", *trusted]
+    command = [sys.executable, "-c", PEAK, *words, "--ids"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True, cwd=heavy.parent)
+    assert int(done.stderr) * 1024 - heavy.stat().st_size < 60 << 20
+
+
+def test_a_mapped_file_gives_the_same_tokens(heavy: Path, folder: Path) -> None:
+    for model, numerics in ((heavy, ()), (folder / "llama.gguf", GOLDEN)):
+        words = ("run", os.fspath(model), "--tokens", "5,6,7", "-n", "6", "--ids", "-q", *numerics)
+        read, mapped = i2s_run(folder, *words), i2s_run(folder, *words, "--trusted")
+        assert (read.returncode, read.stderr) == (0, "")
+        assert (mapped.returncode, mapped.stdout, mapped.stderr) == (0, read.stdout, "")
+
+
+@pytest.mark.parametrize("left", [0, 20, 3000, 100_000, -1])
+def test_a_truncated_file_is_refused_read_or_mapped(folder: Path, tmp_path: Path, left: int) -> None:
+    data = (folder / "llama.gguf").read_bytes()
+    (tmp_path / "short.gguf").write_bytes(data[:left])
+    for verb in (("run", "--tokens", "1,2,3", "-n", "1"), ("perplexity", "--tokens", "1,2,3,4", "-c", "4")):
+        read, mapped = (i2s_run(tmp_path, verb[0], "short.gguf", *verb[1:], *how) for how in ((), ("--trusted",)))
+        assert read.returncode in (1, 3)
+        assert (mapped.returncode, mapped.stdout, mapped.stderr) == (read.returncode, "", read.stderr)
+        forced = [i2s_run(tmp_path, verb[0], "short.gguf", *verb[1:], "--force", *how) for how in ((), ("--trusted",))]
+        assert {each.returncode for each in forced} <= {1, 3}

@@ -129,6 +129,54 @@ def test_a_batch_gives_each_what_it_gives_alone(data: bytes) -> None:
         assert found.cache.tokens == prompt
 
 
+@pytest.mark.parametrize("isa", NAMES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"heads": 4, "heads_kv": 2, "context": 1024},
+        {"embd": 1152, "heads": 9, "heads_kv": 3, "context": 512},
+        {"embd": 1152, "heads": 9, "heads_kv": 3, "context": 512, "type": "F16"},
+        {"heads": 4, "heads_kv": 1, "vocab": 1001, "type": "Q2_0"},
+    ],
+    ids=["long", "wide", "floats", "walked"],
+)
+def test_single_tokens_of_a_batch_have_the_bits_that_they_have_alone(
+    shape: dict[str, Any], isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind contexts of every length: some are processed in pieces, some whole."""
+    monkeypatch.setenv("I2S_ISA", isa)
+    out = io.BytesIO()
+    new(out, "bitnet-b1.58", layers=2, seed=5, **{"embd": 256, "ff": 384, **shape})
+    models = [load_model(out.getvalue(), "fast", threads=threads) for threads in (1, 3)]
+    random = np.random.Generator(np.random.PCG64(9))
+    prompts = [random.integers(0, 256, length).tolist() for length in (1, 2, 300, 7, 255, 3, 256, 31, 511, 64)]
+    prompts = [each for each in prompts if len(each) < models[0].context_length]
+    caches = [models[0].new_cache() for _ in prompts]
+    for prompt, cache in zip(prompts, caches, strict=True):
+        models[0].forward(prompt, cache=cache, logits="last")
+    tokens = random.integers(0, 256, len(prompts)).tolist()
+    alone = []
+    for token, cache in zip(tokens, caches, strict=True):
+        alone.append(result(models[0].forward([token], cache=cache)).tobytes())
+        cache.cut(cache.used - 1)
+    for model in models:
+        for count in (len(prompts), 2, 5):
+            found = model.forward_batch([[token] for token in tokens[:count]], caches[:count])
+            assert [result(each).tobytes() for each in found] == alone[:count]
+            for cache in caches[:count]:
+                cache.cut(cache.used - 1)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q6_K"])
+def test_heads_of_other_types_take_tokens_of_a_batch_alone(kind: str) -> None:
+    pytest.importorskip("gguf")
+    plain = model_file()
+    model = load_model(rewritten(plain, {"token_embd.weight": (kind, tables(plain)[kind][0])}), "fast", force=True)
+    tokens = [3, 1, 4, 1, 5]
+    found = model.forward_batch([[token] for token in tokens])
+    assert [result(each).tobytes() for each in found] == [result(model.forward([t])).tobytes() for t in tokens]
+
+
 @pytest.mark.parametrize("heads_kv", [1, 2])
 def test_a_long_context(heads_kv: int) -> None:
     """Beyond the keys that one thread looks at alone, and beyond the first table of angles. Four rows of queries that share

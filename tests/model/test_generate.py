@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.model.load import load_model
 from i2s_spec.model.text.chat import FORMATS, Conversation
-from i2s_spec.model.text.generate import Generation, Sampling, rate
+from i2s_spec.model.text.generate import Generation, Sampler, Sampling, rate, together
 from i2s_spec.model.text.perplexity import chunks, log_likelihoods, perplexity
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
@@ -46,6 +47,7 @@ class Arithmetic:
     def __init__(self, vocab: int = VOCAB) -> None:
         self.vocab_size = vocab
         self.seen: list[list[int]] = []
+        self.batches: list[int] = []
 
     def new_cache(self, length: int) -> Cache:
         return Cache(length)
@@ -67,6 +69,10 @@ class Arithmetic:
             progress(len(tokens), len(tokens))
         return SimpleNamespace(logits=np.stack(rows[-1:] if logits == "last" else rows))
 
+    def forward_batch(self, prompts: Any, caches: Any) -> Any:
+        self.batches.append(len(prompts))
+        return [self.forward(tokens, cache=cache) for tokens, cache in zip(prompts, caches, strict=True)]
+
     def said(self, prompt: Sequence[int], count: int) -> list[int]:
         """What must come, without any cache."""
         tokens = list(prompt)
@@ -84,6 +90,70 @@ def test_tokens_come_one_by_one_and_the_prompt_goes_in_once() -> None:
     assert (generation.reason, generation.reused) == ("limit", 0)
     assert generation.prefill_seconds > 0
     assert generation.decode_seconds > 0
+
+
+def test_generations_run_together_as_they_run_alone() -> None:
+    model = Arithmetic()
+    third = model.said([1], 3)[2]
+    drawn = Sampling(temperature=3, seed=5)
+
+    def every() -> list[Generation]:
+        return [
+            Generation(model, [1, 2, 3], limit=5), Generation(model, [1], ends={third}), Generation(model, [4] * 60),
+            Generation(model, [7], limit=0), Generation(model, [5, 6], drawn, limit=9), Generation(model, [8], limit=1),
+        ]  # fmt: skip
+
+    alone = every()
+    for each in alone:
+        list(each)
+    model.seen.clear()
+    batch = every()
+    arrived = list(together(batch))
+    assert [each.tokens for each in batch] == [each.tokens for each in alone]
+    assert [each.reason for each in batch] == [each.reason for each in alone]
+    assert [[t for number, t in arrived if number == i] for i in range(6)] == [each.tokens for each in alone]
+    assert model.batches == [sum(len(each.tokens) > step for each in batch) for step in range(1, 9)]
+    assert all(each.decode_seconds > 0 for each in batch if len(each.tokens) > 1)
+
+
+def test_generations_that_share_something_do_not_run_together() -> None:
+    model, sampler = Arithmetic(), Sampler(Sampling())
+    cache: Any = model.new_cache(64)
+    assert list(together([])) == []
+    for pair in (
+        [Generation(model, [1], sampler), Generation(model, [2], sampler)],
+        [Generation(model, [1], cache=cache), Generation(model, [2], cache=cache)],
+        [Generation(model, [1]), Generation(Arithmetic(), [2])],
+    ):
+        with pytest.raises(SettingError, match="together"):
+            next(together(pair))
+
+
+@pytest.mark.parametrize("numerics", ["fast", "bitnet-golden-1", "llamacpp-2026"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_model_generates_together_what_it_generates_alone(numerics: str, threads: int) -> None:
+    """Prompts of all lengths, some of which end early; drawn tokens too. Bit for bit, or drawn tokens would part."""
+    out = io.BytesIO()
+    new(out, "bitnet-b1.58", layers=2, seed=3, context=512)
+    model = load_model(out.getvalue(), numerics, threads=threads)
+    prompts = [[1], [5, 6, 7], list(range(250)), list(range(100, 160)), [9] * 3, [2, 3], [4], [8] * 40]
+
+    def every() -> list[Generation]:
+        return [
+            Generation(model, prompt, Sampling(temperature=float(i % 3), seed=i), limit=12 - i, ends={i * 31})
+            for i, prompt in enumerate(prompts)
+        ]
+
+    alone, batch = every(), every()
+    for each in alone:
+        list(each)
+    for _ in together(batch):
+        pass
+    assert [(each.tokens, each.reason) for each in batch] == [(each.tokens, each.reason) for each in alone]
+    for one, other in zip(alone, batch, strict=True):
+        assert one.cache is not None
+        assert other.cache is not None
+        assert one.cache.tokens == other.cache.tokens
 
 
 def test_an_end_token_ends_and_is_the_last() -> None:

@@ -65,6 +65,10 @@ class Operations:
         """The results of a graph if no other value is needed, computed faster; None if this class has no faster way."""
         return None
 
+    def batches(self, graph: Graph, weights: ModelWeights) -> bool:
+        """Whether tokens of several sequences, one of each, have in one pass the values that they have alone."""
+        return True
+
     # Rows and elements
 
     def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:

@@ -1,7 +1,7 @@
 """Generate tokens: run the prompt through the model, then choose one token after another.
 
-`Generation` is an iterator of token ids; at its end it has the reason for the end, and the time of each part. A
-`Sampler` chooses each token from the logits, as its `Sampling` says.
+`Generation` is an iterator of token ids; at its end it has the reason for the end, and the time of each part.
+`together` computes several at once. A `Sampler` chooses each token from the logits, as its `Sampling` says.
 
     >>> import numpy as np
     >>> Sampler(Sampling())(np.float32([0.5, 2.0, 1.0]))
@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -117,16 +118,21 @@ class Generation:
         if self.limit == 0:
             self.reason = "limit"
             return
-        token = self.sampler(self._read(self.prompt))
+        token = self._chosen(self._read(self.prompt))
         while True:
-            self.tokens.append(token)
-            self.reason = self._ended(token)
             yield token
             if self.reason is not None:
                 return
             start = perf_counter()
-            token = self.sampler(self._forward([token]))
+            token = self._chosen(self._forward([token]))
             self.decode_seconds += perf_counter() - start
+
+    def _chosen(self, logits: NDArray[Any] | ScreenedLogits) -> int:
+        """The next token, which is counted."""
+        token = self.sampler(logits)
+        self.tokens.append(token)
+        self.reason = self._ended(token)
+        return token
 
     def _ended(self, token: int) -> Reason | None:
         if token in self.ends:
@@ -157,6 +163,39 @@ class Generation:
             return logits
         last: NDArray[Any] = logits[-1]
         return last
+
+
+def together(generations: Iterable[Generation]) -> Iterator[tuple[int, int]]:
+    """Tokens of several generations of one model, computed together: the weights are read once for a token of each.
+
+    Each has the tokens that it has alone. Prompts are read one after the other; a generation that has ended takes no part
+    in later steps.
+
+    :param generations: new ones, each with a sampler and a cache of its own, or none yet
+    :returns: (number of the generation, its next token), those of a step in order
+    :raises SettingError: for generations of different models, or that share a sampler or a cache
+    """
+    every = list(generations)
+    for held in ([each.sampler for each in every], [each.cache for each in every if each.cache is not None]):
+        if len({id(one) for one in held}) < len(held):
+            raise SettingError("generations that run together need samplers and caches of their own")
+    if any(each.model is not every[0].model for each in every):
+        raise SettingError("generations that run together are of one model")
+    running: list[tuple[int, Generation]] = []
+    for number, each in enumerate(every):
+        for token in islice(each, 1):
+            yield number, token
+        if each.reason is None:
+            running.append((number, each))
+    while running:
+        start = perf_counter()
+        caches = [each.cache for _, each in running if each.cache is not None]
+        results = every[0].model.forward_batch([each.tokens[-1:] for _, each in running], caches)
+        seconds = perf_counter() - start
+        for (number, each), result in zip(running, results, strict=True):
+            each.decode_seconds += seconds
+            yield number, each._chosen(logits_of(result)[-1])  # noqa: SLF001
+        running = [(number, each) for number, each in running if each.reason is None]
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:

@@ -216,7 +216,7 @@ int main(int argc, char **argv) {
         if (set->available()) {
             run(set, bytes, size);
             i2s_probe_job probe = {.peak = set->peak, .masked = set->masked, .rounds = 1000, .data = bytes,
-                                   .bytes = (int64_t)size / 3, .repeats = 1};
+                                   .bytes = (int64_t)size, .repeats = 1, .ahead = 4096};
             i2s_probe_run(&probe, 2);
             probe.tokens = 3;
             i2s_probe_run(&probe, 2);
