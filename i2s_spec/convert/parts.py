@@ -210,7 +210,8 @@ def _cuts(
     if into.parts is not None:
         groups = into.parts - 1
         if groups > count:
-            words = f"{counted(into.parts, 'part needs', 'parts need')} {counted(groups, 'tensor')}, since the first has the keys alone"
+            needed = f"{counted(into.parts, 'part needs', 'parts need')} {counted(groups, 'tensor')}"
+            words = f"{needed}, since the first has the keys alone"
             raise ValueError(f"{words}; the file has {count:,}")
         first = 0
         for number in range(1, groups + 1):
