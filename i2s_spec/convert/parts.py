@@ -118,6 +118,8 @@ def split(
     """
     with _whole(model) as file:
         prefix = os.fspath(name).removesuffix(".gguf")
+        if os.path.basename(prefix) in ("", ".", ".."):
+            raise ValueError(f"{quote(prefix)} names a folder; parts need a name")
         groups, differs = _groups(file, into)
         if len(groups) >= MOST_PARTS:
             raise ValueError(
