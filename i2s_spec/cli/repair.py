@@ -1,6 +1,6 @@
 """`i2s fix` and `i2s sanitize`: a new file without findings, and one with only what is understood.
 
-`fix` repairs what the linter finds, with a proof that the weights are the same.
+`fix` repairs what the linter finds, and edits keys, with a proof that the weights are the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import check_target, reading, shown, whole_file, words, writing
+from i2s_spec.cli.options import OUTPUT, call_files, check_target, reading, shown, whole_file, words, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError, counted
@@ -20,6 +20,7 @@ from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
     from i2s_spec.linter.fix import Fixed
+    from i2s_spec.linter.key_edits import EditedKey, KeyEdits
     from i2s_spec.linter.repair.plan import Action, Declined
     from i2s_spec.linter.sanitize import Sanitized
 
@@ -30,11 +31,14 @@ SHOWN_REPAIRS = 10
 SHOWN_CHANGES = 200
 SHOWN_CODES = 5
 
+#: Longest file that is the value of a key: larger than the arrays of every vocabulary.
+MOST_VALUE = 64 << 20
+
 
 @click.command(
     "fix",
-    epilog="Example:  i2s new tiny.gguf && i2s fix tiny.gguf --dry-run",
-    short_help="Repair what can be repaired, into a new file.",
+    epilog="Example:  i2s new tiny.gguf && i2s fix tiny.gguf --set general.name=Tiny -o named.gguf",
+    short_help="Repair what can be repaired, or change keys, into a new file.",
 )
 @whole_file("The repaired file.", "Write nothing; show which bytes would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change as a diff, and the rest on stderr.")
@@ -42,6 +46,16 @@ SHOWN_CODES = 5
 @click.option("--select", multiple=True, metavar="CODE,...", callback=words,
               help="Repair only findings with these codes or beginnings of codes.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="CODE,...", callback=words, help="Leave these findings alone.")
+@click.option("--set", "values", multiple=True, metavar="KEY=VALUE[:TYPE]",
+              help="Give a key a value. Its type stays, unless TYPE names another (u32, f32, bool, str, arr[i32]); "
+              "arrays are JSON.")  # fmt: skip
+@click.option("--set-file", "value_files", multiple=True, metavar="KEY=PATH[:TYPE]",
+              help="The same, with the text of a file as the value.")  # fmt: skip
+@click.option("--rename", "names", multiple=True, metavar="OLD=NEW", help="Give a key another name.")
+@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Remove a key.")
+@click.option("--ranges", metavar="JSON", type=OUTPUT,
+              help="With edits of keys: OUT is only the new header, and JSON lists the ranges of FILE that follow it; no "
+              "weights are read or fetched.")  # fmt: skip
 @click.option("--scrub-tail", is_flag=True, help="Overwrite the unused bytes after scales with zeros.")
 @click.option("--dialect", metavar="SOURCE",
               help="How FILE's I2_S tensors are packed; they become canonical. Needs --unsafe.")  # fmt: skip
@@ -53,6 +67,10 @@ def fix_command(
     as_json: bool,
     quiet: bool,
     threads: int | None,
+    values: tuple[str, ...],
+    value_files: tuple[str, ...],
+    names: tuple[str, ...],
+    deleted: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Repair what the linter finds in FILE, and write the result to OUT. FILE itself is never changed.
@@ -60,13 +78,22 @@ def fix_command(
     Safe repairs change no weight, and the proof is printed: the identity of the weights before and after, as `i2s hash`
     gives it. `i2s explain CODE` says whether a finding can be repaired.
 
+    --set, --set-file, --rename and --delete edit keys, and nothing is repaired then unless --select, --ignore or --unsafe
+    ask for it. Everything behind the keys is copied byte for byte and compared. Keys that say what tensors mean, and
+    results with errors that FILE has not, need --force.
+
     Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
     """
     check_target(target, dry_run or diff)
     from i2s_spec.linter.fix import fix
 
     with reading(file), writing(target), progress_bar("repairing", quiet) as progress:
-        fixed = fix(file, target, diff=diff, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+        edits = _key_edits(values, value_files, names, deleted)
+        if options["ranges"] is not None and (edits is None or target is None):
+            raise ValueError("--ranges needs an edit of keys and -o OUT, which is the new header")
+        fixed = fix(
+            file, target, diff=diff, edits=edits, threads=threads or os.cpu_count() or 1, progress=progress, **options
+        )
     if as_json:
         sys.stdout.writelines(json_document(_fix_document(fixed, target)))
     elif not quiet:
@@ -79,6 +106,30 @@ def fix_command(
     return int(not fixed.remaining.ok)
 
 
+def _key_edits(
+    values: tuple[str, ...], files: tuple[str, ...], names: tuple[str, ...], deleted: tuple[str, ...]
+) -> KeyEdits | None:
+    """The edits that options ask for; None without any.
+
+    :raises ValueError: for what does not parse, and a file that is no text
+    :raises OSError: for a file that cannot be read
+    """
+    if not (values or files or names or deleted):
+        return None
+    from i2s_spec.gguf.source import read_regular
+    from i2s_spec.linter.key_edits import KeyEdits, pair, settings
+
+    found = settings(values)
+    for setting in settings(files):
+        call_files().read(setting.text)
+        try:
+            text = read_regular(setting.text, MOST_VALUE).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{shown(setting.text)}: it is not UTF-8 at byte {error.start:,}") from None
+        found.append(setting._replace(text=text))
+    return KeyEdits(found, [pair(word) for word in names], deleted)
+
+
 def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
     """What was done, as plain data that JSON can carry."""
     return {
@@ -89,6 +140,8 @@ def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
         "size_before": fixed.size_before,
         "size": fixed.size,
         "weights": {**fixed.weights._asdict(), "unchanged": fixed.weights.unchanged},
+        "keys": [{"key": json_string(each.key), "span": _span(each), "does": each.does} for each in fixed.keys],
+        "copied": fixed.copied,
         "repaired": (_action(action) for action in fixed.actions),
         "not_repaired": ({"code": d.code, "span": _span(d), "why": d.why} for d in fixed.declined),
         "needs_unsafe": (_action(action) for action in fixed.withheld),
@@ -104,13 +157,15 @@ def _action(action: Action) -> dict[str, Any]:
     return {"code": action.code, "span": _span(action), "does": action.does, "safe": action.safe}
 
 
-def _span(about: Action | Declined) -> dict[str, Any]:
+def _span(about: Action | Declined | EditedKey) -> dict[str, Any]:
     return {"start": about.at.start, "stop": about.at.stop, "path": visible(about.at.path, bare=True)}
 
 
 def _fix_lines(fixed: Fixed, target: str | None, with_bytes: bool) -> Iterator[str]:
     """What was done, for a person; of a dry run `with_bytes` that would change."""
     path = shown(fixed.path)
+    for each in fixed.keys:
+        yield f"{path}:0x{each.at.start:x}..0x{each.at.stop:x}: {each.does}"
     yield from _listed(path, ((action.code, action.at, action.does) for action in fixed.actions), "repaired")
     if fixed.recoded:
         yield f"{path}: {counted(len(fixed.recoded), 'tensor')} recoded into the canonical dialect, each window read back"
@@ -138,6 +193,10 @@ def _listed(path: str, rows: Iterable[tuple[str, Any, str]], what: str) -> Itera
 
 def _proof(fixed: Fixed) -> Iterator[str]:
     weights = fixed.weights
+    if fixed.copied is not None:
+        what = f"all tensors are the same: {counted(fixed.copied, 'byte')} behind the keys"
+        yield f"proof: {what} {'were compared with what was written' if fixed.compared else 'are not touched'}"
+        return
     if not fixed.actions and not fixed.recoded:
         return
     if weights.unchanged:
@@ -158,6 +217,8 @@ def _remaining(fixed: Fixed) -> str:
     summary = fixed.remaining.as_dict()["summary"]
     counts = ((summary[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
     left = [counted(count, kind) for count, kind in counts if count]
+    if fixed.copied is not None and not left:
+        return "its header has no errors"
     if not left:
         return "no findings remain"
     known = sorted({(finding.code, finding.rule.slug) for finding in fixed.remaining.findings})
@@ -170,8 +231,9 @@ def _remaining(fixed: Fixed) -> str:
 
 
 def _verdict(fixed: Fixed, target: str | None) -> str:
-    done = len(fixed.actions)
-    what = f"{counted(done, 'repair')}, {fixed.size_before:,} -> {counted(fixed.size, 'byte')}; {_remaining(fixed)}"
+    done = [counted(len(fixed.keys), "key")] if fixed.keys else []
+    done += [counted(len(fixed.actions), "repair")] if fixed.actions or not done else []
+    what = f"{', '.join(done)}, {fixed.size_before:,} -> {counted(fixed.size, 'byte')}; {_remaining(fixed)}"
     if fixed.written:
         return f"{shown(target or '')}: {what}"
     if target is not None:

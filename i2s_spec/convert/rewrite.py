@@ -31,7 +31,7 @@ from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_inputs, write_a
 from i2s_spec.gguf.byte_order import swapped_data, swapped_record
 from i2s_spec.gguf.encode import Kind
 from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
-from i2s_spec.gguf.source import CHUNK, Buffer, Origin, Source, chunks
+from i2s_spec.gguf.source import CHUNK, Buffer, JoinedSource, Origin, Source, chunks
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import PREFIXES, declared_architecture
@@ -394,13 +394,15 @@ class EditedSource:
             if data or start < stop:
                 yield Change(Span(start, stop, path), Span(end - len(data), end, path), data)
 
-    def parts(self) -> Iterator[Buffer]:
-        """All bytes of the file, in parts of at most a MiB."""
+    def parts(self) -> Iterator[Buffer | tuple[Source, int, int]]:
+        """What the file consists of, in order: new bytes, and ranges of sources."""
         for piece in self._pieces:
             if piece.data is not None:
                 yield piece.data
+            elif isinstance(self.origin, JoinedSource):
+                yield from self.origin.located(piece.start, piece.stop)
             else:
-                yield from chunks(self.origin, piece.start, piece.stop, CHUNK)
+                yield self.origin, piece.start, piece.stop
 
     def read(self, start: int, length: int) -> bytes:
         buffer = bytearray(length)
@@ -442,32 +444,57 @@ class EditedSource:
         """Do nothing: the caller closes the original."""
 
 
-def write_edited(source: EditedSource, target: Target, force: bool = False, progress: Progress | None = None) -> int:
+def write_edited(
+    source: EditedSource,
+    target: Target,
+    force: bool = False,
+    progress: Progress | None = None,
+    check: Callable[[], object] | None = None,
+) -> int:
     """Write an edited file under another name, complete or not at all.
 
     :param force: replace a file of that name, but never the original
     :param progress: called now and then with (bytes written, bytes of the file)
+    :param check: called before the file gets its name, which it does not get if this raises
     :returns: bytes of the file
     :raises FileExistsError: if the file exists and `force` is not given, and always for the original
     :raises FormatError: S903 if the original was written to meanwhile
     :raises OSError: as `OutputFile` does
     """
-    refuse_inputs(target, source.origin)
+    inputs = source.origin.sources if isinstance(source.origin, JoinedSource) else (source.origin,)
+    refuse_inputs(target, *inputs)
     if not isinstance(target, str | os.PathLike):
+        if check is not None:
+            check()
         for part in source.parts():
-            write_all(target, part)
+            for data in chunks(*part) if isinstance(part, tuple) else (part,):
+                write_all(target, data)
         return source.size
+    with OutputFile(target, force=force, size=source.size, inputs=inputs) as output:
+        write_parts(source, output, progress)
+        if check is not None:
+            check()
+    return source.size
+
+
+def write_parts(source: EditedSource, output: OutputFile, progress: Progress | None = None) -> None:
+    """Write an edited file into one that gets its name later; what is copied is read back and compared.
+
+    :raises FormatError, OSError: as `write_edited` does
+    """
     done = 0
-    with OutputFile(target, force=force, size=source.size) as output:
-        for part in source.parts():
+    for part in source.parts():
+        if not isinstance(part, tuple):
             output.write(part)
             done += len(part)
+            continue
+        for count in output.copy(*part):
+            done += count
             if progress is not None:
                 progress(done, source.size)
-        reason = source.changed()
-        if reason is not None:
-            raise FormatError(faults.CHANGED, Span(0, source.size), reason=TrustedText(reason))
-    return done
+    reason = source.changed()
+    if reason is not None:
+        raise FormatError(faults.CHANGED, Span(0, source.size), reason=TrustedText(reason))
 
 
 # --- key renames -----------------------------------------------------------------------------------------------------

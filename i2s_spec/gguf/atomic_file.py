@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
 from i2s_spec.errors import counted
-from i2s_spec.gguf.source import Buffer, MapSource, Source
+from i2s_spec.gguf.source import Buffer, MapSource, Source, require_unchanged
 
 #: Where a file is written to: a path, or a binary stream.
 Target = str | os.PathLike[str] | BinaryIO
@@ -36,6 +36,21 @@ Input = str | os.PathLike[str] | BinaryIO | Source
 
 #: How a file system says that it has no hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV}
+
+#: How it says that there is no room for more.
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+#: How Linux's sync_file_range is told to begin, and not to wait.
+_SYNC_WRITE: Final = 2
+
+#: Bytes that are copied and compared together; they stay in the second-level cache.
+COPIED: Final = 1 << 19
+
+#: Bytes that are copied before the disk is told to begin with them.
+FLUSHED: Final = 32 << 20
+
+#: Bytes of a block of the usual file systems.
+BLOCK: Final = 4096
 
 #: Whether an open file keeps its name, as on Windows: it is closed before it is renamed or removed.
 _KEEPS_NAME = os.name == "nt"
@@ -78,6 +93,8 @@ class OutputFile:
             _refuse_without_room(self._folder, size, self.name)
         self._part: str | None = None
         self._fd = -1
+        self._size = self._begun = 0
+        self._clones = hasattr(os, "copy_file_range")
         try:
             remove_leftovers(self._folder, base)
             self._begin(base)
@@ -91,7 +108,7 @@ class OutputFile:
 
     def _begin(self, base: str) -> None:
         """Make the temporary file, and hold it, so that nobody takes it for left over."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         while True:
             self._part = os.path.join(self._folder, temporary_name(base))
             self._fd = os.open(self._part, flags, 0o666)
@@ -107,9 +124,91 @@ class OutputFile:
         left = memoryview(data).cast("B")
         try:
             while left:
-                left = left[os.write(self._fd, left) :]
+                done = os.write(self._fd, left)
+                self._size += done
+                left = left[done:]
         except OSError as error:
             raise self._named(error) from error
+
+    def copy(self, source: Source, start: int, stop: int) -> Iterator[int]:
+        """Append a range of a source, and compare what was written with it; gives the bytes of each part that is done.
+
+        Of a file the system copies it, which shares the blocks where the file system can (Btrfs, XFS) and both places
+        are whole blocks; what was never written there is a hole here too.
+
+        :raises FormatError: S903 where the source changes meanwhile
+        :raises OSError: as `write` does, and where other bytes are read back
+        """
+        here = there = bytearray()
+        number = getattr(source, "fileno", None)
+        while start < stop:
+            if number is not None and (hole := min(stop, _data(number(), start)) - start) > BLOCK:
+                self._skip(hole)
+                start += hole
+                yield hole
+                continue
+            size = min(stop - start, COPIED - start % BLOCK)  # the next part begins with a block
+            if size != len(here):
+                here, there = bytearray(size), bytearray(size)
+            at = self._size
+            cloned = 0 if number is None or size < BLOCK else self._cloned(number(), start, size)
+            source.readinto(start, memoryview(here))
+            self.write(memoryview(here)[cloned:])
+            try:
+                self._read_back(at, there)
+            except OSError as error:
+                raise self._named(error) from error
+            if here != there:
+                require_unchanged(source)
+                raise OSError(errno.EIO, "other bytes are read back than were written", self.name)
+            if self._size - self._begun >= FLUSHED:
+                _begin_flush(self._fd, self._begun, self._size - self._begun)
+                self._begun = self._size
+            start += size
+            yield size
+
+    def _cloned(self, fd: int, start: int, size: int) -> int:
+        """How many bytes of another file the system itself has appended; 0 where it does not do that here."""
+        done = 0
+        while self._clones and done < size:
+            try:
+                count = os.copy_file_range(fd, self._fd, size - done, start + done)
+            except OSError as error:
+                if error.errno in _NO_SPACE:
+                    raise self._named(error) from error
+                self._clones = False
+                break
+            if not count:  # the other file is shorter now, as the read that follows finds
+                break
+            done += count
+        self._size += done
+        return done
+
+    def _skip(self, size: int) -> None:
+        """Append a hole."""
+        self._size += size
+        try:
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, 0, os.SEEK_END)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def _read_back(self, start: int, buffer: bytearray) -> None:
+        """Read what was written, as far as the file has it; the place of the next write stays."""
+        view = memoryview(buffer)
+        if not hasattr(os, "preadv"):
+            os.lseek(self._fd, start, os.SEEK_SET)
+        while view:
+            if hasattr(os, "preadv"):
+                count = os.preadv(self._fd, [view], start + len(buffer) - len(view))
+            else:
+                data = os.read(self._fd, len(view))
+                view[: len(data)], count = data, len(data)
+            if not count:
+                break
+            view = view[count:]
+        if not hasattr(os, "preadv"):
+            os.lseek(self._fd, 0, os.SEEK_END)
 
     def commit(self) -> None:
         """Bring the bytes to the disk and give the file its name.
@@ -278,6 +377,27 @@ def _status(place: Any) -> os.stat_result | None:
         return os.fstat(place.fileno())
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def _data(fd: int, start: int) -> int:
+    """Where the next bytes of a file are that were ever written; its end where only a hole is left."""
+    if not hasattr(os, "SEEK_DATA"):
+        return start
+    try:
+        return os.lseek(fd, start, os.SEEK_DATA)
+    except OSError as error:
+        return os.fstat(fd).st_size if error.errno == errno.ENXIO else start
+
+
+def _begin_flush(fd: int, start: int, size: int) -> None:
+    """Let the disk begin with what was written, while more is being written; nothing where the system has no such call."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call(fd, ctypes.c_int64(start), ctypes.c_int64(size), ctypes.c_uint(_SYNC_WRITE))
 
 
 def _sync_folder(folder: str) -> None:

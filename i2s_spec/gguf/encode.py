@@ -79,14 +79,15 @@ def completed(type: Kind | None, element: Kind | None, value: Any) -> _Kinds:
     if not kinds or kinds[-1] == ValueType.ARRAY:
         found = _inferred(value)
         if found[: len(kinds)] != kinds:
-            raise TypeError(f"{_label(kinds)} takes a list, not {found[min(len(kinds), len(found)) - 1].label}")
+            raise TypeError(f"{full_label(kinds)} takes a list, not {found[min(len(kinds), len(found)) - 1].label}")
         kinds = found
     if len(kinds) - 1 > limits.MAX_ARRAY_DEPTH:
         raise ValueError(f"the array is nested {len(kinds) - 1} levels deep; the limit is {limits.MAX_ARRAY_DEPTH}")
     return kinds
 
 
-def _label(kinds: _Kinds) -> str:
+def full_label(kinds: Sequence[ValueType]) -> str:
+    """The label of a type in full: `arr[arr[u8]]`."""
     return "arr[" * (len(kinds) - 1) + kinds[-1].label + "]" * (len(kinds) - 1)
 
 

@@ -18,8 +18,10 @@ import io
 import mmap
 import os
 import stat
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from threading import Lock
 from typing import Any, BinaryIO, Final, Protocol, cast, runtime_checkable
 
@@ -290,6 +292,50 @@ class MapSource(BufferSource):
         if self._map is not None:
             with suppress(BufferError):  # an array still looks into the map; it goes with the last of them
                 self._map.close()
+
+
+class JoinedSource:
+    """Sources one after another, as if they were one file: the parts of a split model. They belong to the caller.
+
+    >>> joined = JoinedSource([BufferSource(b"abc"), BufferSource(b"de")])
+    >>> joined.read(1, 3), [(source.name, start, stop) for source, start, stop in joined.located(1, 4)]
+    (b'bcd', [('<buffer>', 1, 3), ('<buffer>', 0, 1)])
+    """
+
+    view = None
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = tuple(sources)
+        self.name = self.sources[0].name
+        #: Where each begins, and where the last one ends.
+        self.starts = [0, *accumulate(source.size for source in self.sources)]
+        self.size = self.starts[-1]
+
+    def located(self, start: int, stop: int) -> Iterator[tuple[Source, int, int]]:
+        """The ranges of the sources that make up a range."""
+        i = bisect_right(self.starts, start) - 1
+        while start < stop:
+            base, end = self.starts[i], min(self.starts[i + 1], stop)
+            if start < end:
+                yield self.sources[i], start - base, end - base
+            start, i = end, i + 1
+
+    def read(self, start: int, length: int) -> bytes:
+        _inside(self, start, length)
+        return b"".join(source.read(first, end - first) for source, first, end in self.located(start, start + length))
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        _inside(self, start, buffer.nbytes)
+        done = 0
+        for source, first, end in self.located(start, start + buffer.nbytes):
+            source.readinto(first, buffer[done : done + end - first])
+            done += end - first
+
+    def changed(self) -> str | None:
+        return next((reason for source in self.sources if (reason := source.changed()) is not None), None)
+
+    def close(self) -> None:
+        """Do nothing: the caller closes the sources."""
 
 
 def source_of(origin: Origin, trusted: bool = False) -> Source:

@@ -19,6 +19,7 @@ reader into a finding, runs every rule over what could be read, and returns a `R
     report_data       Report and Totals, as plain data and as tables; what to type next
     explain           rules in words
     repair/           repairs of findings, by what they change; the plan of a repair, and what is offered for a finding
+    key_edits         keys to set, rename and delete, as actions of a plan
     fix               a new file in which findings are repaired, with the proof
     sanitize          a new file from those parts of a file that are understood
 

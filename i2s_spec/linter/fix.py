@@ -13,24 +13,32 @@ True
 
 from __future__ import annotations
 
+import json
 import os
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.convert.rewrite import EditedSource, write_edited
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
-from i2s_spec.gguf.atomic_file import Target, refuse_inputs, refuse_taken
+from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_inputs, refuse_taken
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, require_written, source_of
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, require_written, source_of
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.repair.plan import REPAIRS, Action, Declined, RepairPlan, chosen, plan
-from i2s_spec.linter.repair.workspace import ExtraRepairs, recodings, write_recoded
+from i2s_spec.linter.key_edits import EditedKey, KeyEdits, asked_actions, changes_of
+from i2s_spec.linter.repair.plan import REPAIRS, Action, Declined, RepairPlan, chosen, plan, taken_together
+from i2s_spec.linter.repair.workspace import ExtraRepairs, Workspace, recodings, write_recoded
 from i2s_spec.linter.report_data import Report
+from i2s_spec.linter.rule import ERROR
+from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.linter.rules.files import split_incomplete
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 
@@ -182,8 +190,9 @@ class Fixed(NamedTuple):
 
     `changes` are the first of `changed` places in which bytes differ; `recoded` tensors were also converted to the
     canonical dialect. `withheld` findings could be repaired, too, with unsafe repairs. `remaining` is what a lint of
-    the result finds, weights included. `written` is False for a dry run, and if even the repaired header could not be
-    read to its end.
+    the result finds, weights included; of a file in which only keys were edited, the errors of its header. `written` is
+    False for a dry run, and if even the repaired header could not be read to its end. `keys` are the edits that were
+    asked for; `copied` bytes from the data section on are then those of the original, and `compared` if they were written.
     """
 
     path: str
@@ -199,6 +208,17 @@ class Fixed(NamedTuple):
     remaining: Report
     written: bool
     diff: tuple[str, ...] = ()
+    keys: tuple[EditedKey, ...] = ()
+    copied: int | None = None
+    compared: bool = False
+
+
+#: Files of more bytes are copied while their header is checked.
+BESIDE: Final = 64 << 20
+
+
+class NewErrors(ValueError):
+    """An edited file would have errors that the original has not."""
 
 
 def fix(
@@ -211,11 +231,16 @@ def fix(
     dialect: str | Dialect | None = None,
     scrub_tail: bool = False,
     diff: bool = False,
+    edits: KeyEdits | None = None,
+    ranges: str | os.PathLike[str] | None = None,
     force: bool = False,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Fixed:
     """Repair what the linter finds, and write the result to a new file.
+
+    With `edits` keys are changed first, and then only findings are repaired that `unsafe`, `select`, `ignore`, `dialect`
+    or `scrub_tail` ask for. Everything behind the keys stays byte for byte, which is proved.
 
     Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file
     without anything to repair is copied. If a rule has more than 10,000 findings, none of them is repaired.
@@ -228,11 +253,18 @@ def fix(
     :param dialect: dialect of the I2_S tensors; they are converted to the canonical dialect (needs `unsafe`)
     :param scrub_tail: overwrite stale bytes after the scales with zeros
     :param diff: give the changes as the lines of a diff, too
-    :param force: replace an existing file, but never the one that is read
+    :param edits: keys to set, rename and delete
+    :param ranges: write only the header to `target`, and to this file as JSON which ranges of the original follow it;
+        nothing of the data section is read
+    :param force: replace an existing file, but never the one that is read; also edit keys that say what tensors mean, and
+        write a file with new errors
     :param threads: how many threads decode tensors
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
     :raises FormatError: where the input cannot be read or is not a GGUF file
-    :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target that is the origin
+    :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, a target that is the origin, and edits as
+        `key_edits.asked_actions`
+    :raises KeyError: likewise
+    :raises NewErrors: where edits make errors that the file has not, without `force`
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """
     source = source_of(origin)
@@ -249,8 +281,23 @@ def fix(
         original = _file(source)
         if original.fault is not None and original.fault.code in faults.NO_INPUT:
             raise original.fault
-        made = plan(source, repairs, unsafe, path, ExtraRepairs(scrub_tail, wanted))
-        fixed = _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
+        changes: list[EditedKey] = []
+        if edits is None:
+            made = plan(source, repairs, unsafe, path, ExtraRepairs(scrub_tail, wanted))
+        else:
+            workspace = Workspace(source, path)
+            actions = asked_actions(workspace, edits, force)
+            made = RepairPlan(taken_together(workspace, actions), (), (), ())
+            changes = changes_of(original, File(made.source), actions, edits)
+            if unsafe or select or ignore or scrub_tail or wanted is not None:
+                made = plan(made.source, repairs, unsafe, path, ExtraRepairs(scrub_tail, wanted))
+        if ranges is not None or (edits is not None and not made.actions and wanted is None):
+            fixed = _edited(original, made, changes, target, ranges, path, force, progress)
+        else:
+            if edits is not None and not force:
+                _refuse_new_errors(original, _errors(made.source, path), path)
+            fixed = _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
+            fixed = fixed._replace(keys=tuple(changes))
         return fixed._replace(diff=tuple(diff_lines(original, _file(made.source), fixed.changes))) if diff else fixed
     finally:
         if path is not None:
@@ -316,6 +363,126 @@ def _finished(
         remaining=_remaining(made.source if anew is None else anew, original, threads, _place(target, path)),
         written=written,
     )
+
+
+def _edited(
+    original: File,
+    made: RepairPlan,
+    keys: list[EditedKey],
+    target: Target | None,
+    ranges: str | os.PathLike[str] | None,
+    path: str | None,
+    force: bool,
+    progress: Progress | None,
+) -> Fixed:
+    """Prove that nothing from the data section on is changed, lint the new header, and write the file or its header."""
+    source, file = made.source, _file(made.source)
+    start, before = _after_header(file), _after_header(original)
+    changed_data = any(change.old.stop > max(before, 0) for change in source.changes())
+    same_infos = _infos(file) == _infos(original)
+    if changed_data or not same_infos or file.size - start != original.size - before:
+        if ranges is not None:
+            raise ValueError("repairs change what lies behind the header; such a file is written whole")
+        raise RuntimeError("an edit of keys would have changed tensors; nothing was written")
+
+    def check() -> Report:
+        found = _errors(source, path)
+        if not force:
+            _refuse_new_errors(original, found, path)
+        return found
+
+    if ranges is not None:
+        assert isinstance(target, str | os.PathLike)
+        remaining = check()
+        _write_header(original, file, start, before, target, ranges, force)
+    elif target is None or source.size < BESIDE:
+        remaining = check()
+        if target is not None:
+            write_edited(source, target, force, progress)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            checked = pool.submit(copy_context().run, check)
+            write_edited(source, target, force, progress, checked.result)
+        remaining = checked.result()
+    changes, changed = byte_changes(source)
+    weights = WeightIdentity(None, None, "it was not computed")
+    return Fixed(
+        path if path is not None else original.name, made.actions, made.declined, made.withheld, changes, changed, (),
+        weights, original.size, source.size, remaining, target is not None, (), tuple(keys), file.size - start,
+        isinstance(target, str | os.PathLike) and ranges is None,
+    )  # fmt: skip
+
+
+def _after_header(file: File) -> int:
+    """Where what follows the header begins: the data section, or the end of a file without tensors."""
+    start = file.data_start if file.index.tensors else file.infos_end
+    assert start is not None
+    return min(start, file.size)
+
+
+def _infos(file: File) -> bytes:
+    """The tensor infos as they are stored."""
+    index = file.index
+    start = index.tensor(0).span.start if index.tensors else file.infos_end or 0
+    return file.source.read(start, (file.infos_end or 0) - start)
+
+
+def _write_header(
+    original: File,
+    file: File,
+    start: int,
+    before: int,
+    target: str | os.PathLike[str],
+    ranges: str | os.PathLike[str],
+    force: bool,
+) -> None:
+    """Write the new header, and beside it what is to be copied behind it; both get their names together."""
+    source = original.source
+    document = {
+        "schema_version": 1,
+        "origin": quote(str(getattr(source, "address", original.name)), 1 << 16, bare=True),
+        "origin_size": original.size,
+        "origin_etag": getattr(source, "etag", None),
+        "size": file.size,
+        "pieces": [
+            {"from": "header", "start": 0, "stop": start},
+            *([{"from": "origin", "start": before, "stop": original.size}] if before < original.size else []),
+        ],
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    with (
+        OutputFile(target, force=force, inputs=(source,)) as header,
+        OutputFile(ranges, force=force, inputs=(source,)) as listed,
+    ):
+        header.write(file.source.read(0, start))
+        listed.write(text.encode())
+
+
+def _errors(made: Source, path: str | None) -> Report:
+    """The errors of a header."""
+    errors = [code for code, rule in REGISTRY.items() if rule.severity is ERROR]
+    return lint(made, payload="none", place=path, select=errors)
+
+
+def _refuse_new_errors(original: File, found: Report, path: str | None) -> None:
+    """Refuse a result with an error that the original has not.
+
+    :raises NewErrors: with the first one
+    """
+    if found.ok:
+        return
+    known = Counter(finding.code for finding in _errors(original.source, path).findings)
+    for finding in found.findings:
+        # The other parts of a split model on a server are not looked for once its header is edited.
+        if (
+            finding.severity is not ERROR
+            or known[finding.code]
+            or (finding.rule is split_incomplete and isinstance(original.source, FetchingSource))
+        ):
+            known[finding.code] -= 1
+            continue
+        words = f"{finding.code} {finding.rule.slug}: {finding.message}"
+        raise NewErrors(f"nothing was written, since this would be new: {words}; --force writes it all the same")
 
 
 def _place(target: Target | None, path: str | None) -> str | None:

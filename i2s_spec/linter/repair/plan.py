@@ -168,11 +168,12 @@ def plan(
 ) -> RepairPlan:
     """Repair a file, without writing it.
 
+    :param source: the file; one that is edited already keeps its edits
     :param unsafe: whether repairs that need review are made
     :param path: of the original, which rules about split files ask for
     """
     repairs = list(repairs)
-    edited = EditedSource(source)
+    edited = source if isinstance(source, EditedSource) else EditedSource(source)
     actions: list[Action] = []
     for _ in range(PASSES):
         workspace = Workspace(edited if actions else source, path, extra)
@@ -203,6 +204,14 @@ def plan(
     made = plan(source, others, unsafe, path, extra)
     why = "where the tensors lie stays in doubt: what is in them fits several places"
     return made._replace(declined=(*made.declined, Declined(moved.code, moved.at, why)))
+
+
+def taken_together(workspace: Workspace, actions: Iterable[Action]) -> EditedSource:
+    """A file with some actions, whose edits do not overlap, and with what follows from them."""
+    taken = _Pass()
+    for action in actions:
+        assert taken.take(action)
+    return EditedSource(workspace.source).edited(taken.settled(workspace))
 
 
 def offers(subject: Subject, findings: Sequence[Finding]) -> list[Fix]:
