@@ -39,9 +39,18 @@ ENDS = (900, 100)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Leave out the tensor table; totals are still shown.")
+@click.option(
+    "--context",
+    type=click.IntRange(1, 1 << 31),
+    metavar="N",
+    help="Add how much memory the model takes in llama.cpp with a context of N tokens.",
+)
+@click.option("--kv", type=click.Choice(["f16", "q8_0"]), help="With --context: type of the cache. [default: f16]")
 @click.option("--plot", is_flag=True, help="Draw scales by layer and shares of codes instead, in blocks or ASCII.")
 @remote_options
-def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: bool, plot: bool) -> int:
+def show_command(
+    file: str | None, as_json: bool, everything: bool, no_tensors: bool, context: int | None, kv: str | None, plot: bool
+) -> int:
     """Show the content of a GGUF file: header, keys, tensors, totals by type.
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start
@@ -53,7 +62,9 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
     Exit code: 0; 1 if a fault stops the reading (the part before it is shown); 3 if FILE is not a GGUF file; 5 if its
     server does not give it.
     """
-    if plot and (as_json or everything or no_tensors):
+    if kv is not None and context is None:
+        raise click.UsageError("--kv needs --context N, the tokens that the cache has room for")
+    if plot and (as_json or everything or no_tensors or context is not None):
         raise click.UsageError("--plot draws scales and codes, and takes no other option of show")
     try:
         opened = File(source_of(origin(file)))
@@ -74,6 +85,8 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
             split := split_members(opened, None if everything or as_json else ENDS, not no_tensors)
         ):
             about["split"] = split
+        if context is not None and opened.fault is None:
+            about["memory"] = _memory(opened, context, kv or "f16")
         if not as_json:
             about = listed(about)
         return _finish(about, opened.fault, as_json, named(file))
@@ -85,6 +98,16 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
     else:
         terminal.write(page(about, terminal.columns(sys.stdout)), sys.stdout)
     return _exit_code(fault, name)
+
+
+def _memory(file: File, context: int, kv: str) -> dict[str, Any]:
+    """The sizes that `memory` gives, and where the weights lie on a GPU."""
+    from i2s_spec.inspect.memory import all_tensors, memory
+    from i2s_spec.linter.runtimes.devices import weight_places
+
+    found = memory(file, context, kv)
+    places = None if found.weights is None else weight_places(file, all_tensors(file))
+    return {**found.as_dict(), "cuda": None if places is None else places._asdict()}
 
 
 def _plot(file: File) -> None:
