@@ -112,7 +112,7 @@ def test_the_tokens_are_those_of_the_rendered_text() -> None:
 def test_what_a_template_does_not_support_is_not_run() -> None:
     found = in_jinja(PLAIN)
     assert [why for why in found.not_run if "llama.cpp" not in why] == [
-        "a tool: the template has no tools", "a call of a tool: the template has no tool_calls",
+        "a tool: the template does not mention tools", "a call of a tool: the template does not mention tool_calls",
         "content parts: the template takes texts only",
     ]  # fmt: skip
     assert found.words == ("not compared: 12 conversations rendered by Jinja", "yellow")
@@ -193,7 +193,7 @@ def test_what_a_template_writes_is_escaped() -> None:
 def test_equal_in_both_engines(llama_cpp: None) -> None:
     found = in_both("{{ bos_token }}" + PLAIN, **{ADD_BOS: True})
     assert found.same, remarks(found)
-    assert found.words[0].startswith("yes: 12 conversations")
+    assert found.words[0] == "yes: 12 conversations, the same texts and tokens by transformers' Jinja and by llama.cpp"
     assert found.first_tokens == {"transformers": 1, "llama.cpp": 1, "rendered, then tokenized": 2}
     json.dumps(found.as_dict())
 
@@ -257,6 +257,28 @@ def test_tools(llama_cpp: None) -> None:
     assert {"a tool", "a call of a tool"} <= {each.name for each in found.conversations}
     assert not found.differing, remarks(found)
     assert [each.name for each in in_both(template).differing], "transformers passes tools that are None"
+
+
+def test_another_template_for_tools(llama_cpp: None) -> None:
+    tools = "{{ bos_token }}{% for tool in tools %}{{ tool.function.name }}{% endfor %}" + PLAIN
+    found = in_both("{{ bos_token }}" + PLAIN, **{f"{KEY}.tool_use": tools, ADD_BOS: True})
+    assert found.same, remarks(found)
+    texts = {each.name: each.llama_cpp.text for each in found.conversations if each.llama_cpp is not None}
+    assert (texts["a tool"] or "").startswith("weigh<|im_start|>user")
+
+
+def test_tokens_that_were_not_compared_are_not_claimed(llama_cpp: None) -> None:
+    found = in_both(PLAIN, architecture="bitnet", **{"tokenizer.ggml.model": "t5"})
+    assert found.same
+    assert "the same texts; their tokens were not compared" in found.words[0]
+    assert [why for why in found.not_run if why.startswith("this package's tokenizer: T901")]
+
+
+def test_an_empty_template_is_chatml_to_llama_cpp(llama_cpp: None) -> None:
+    found = in_both("")
+    assert remarks(found)[0].startswith(
+        "a question, character 0: Jinja '', llama.cpp '<|im_start|>user\\x0aWhat is a t'; and"
+    )
 
 
 def test_llama_cpp_does_not_load_the_vocabulary(llama_cpp: None) -> None:

@@ -37,6 +37,8 @@ TEMPLATE_CHARACTERS: Final = 1 << 20
 
 #: The key that holds a template.
 KEY: Final = "tokenizer.chat_template"
+#: The key of another one for conversations with tools, which only some files have.
+TOOLS_KEY: Final = f"{KEY}.tool_use"
 
 ROLES: Final = ("system", "user", "assistant")
 
@@ -168,9 +170,9 @@ def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) ->
     return FORMATS["plain"]
 
 
-def template_of(metadata: Mapping[str, Any]) -> str | None:
+def template_of(metadata: Mapping[str, Any], key: str = KEY) -> str | None:
     """The chat template of a file, as text; None if it has none. It is an untrusted program: escape it, do not run it."""
-    value = metadata.get(KEY)
+    value = metadata.get(key)
     return value if isinstance(value, str) else None
 
 
@@ -258,7 +260,7 @@ def render(
     if len(template) > TEMPLATE_CHARACTERS:
         raise fail(f"it has {counted(len(template), 'character')}; the limit is {TEMPLATE_CHARACTERS:,}")
     context = context_of(messages, {"bos_token": bos, "eos_token": eos}, answer)
-    asked = {"engine": "jinja", "template": template, "contexts": [context], "characters": characters}
+    asked = {"engine": "jinja", "templates": [template], "contexts": [(0, context)], "characters": characters}
     replies, ended = ask_engine(asked, seconds)
     if not replies:
         raise fail(ended)

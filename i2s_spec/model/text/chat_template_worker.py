@@ -58,15 +58,15 @@ def _jinja(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"missing": str(error)}
         return
     _bound(request["seconds"], request["memory"])
-    compiled: list[Any] = []
+    compiled: dict[int, Any] = {}
 
-    def pieces(context: dict[str, Any]) -> Iterator[str]:
-        if not compiled:
-            compiled.append(environment.from_string(request["template"]))
-        yield from compiled[0].generate(**context)
+    def pieces(number: int, context: dict[str, Any]) -> Iterator[str]:
+        if number not in compiled:
+            compiled[number] = environment.from_string(request["templates"][number])
+        yield from compiled[number].generate(**context)
 
-    for context in request["contexts"]:
-        yield _rendered(partial(pieces, context), request)
+    for number, context in request["contexts"]:
+        yield _rendered(partial(pieces, number, context), request)
 
 
 def _environment() -> Any:

@@ -32,7 +32,7 @@ from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.linter.analysis.template_hazards import LOOKED_AT, hazards
 from i2s_spec.linter.rules.template import template_reaches_out, template_runs_long
-from i2s_spec.model.text.chat import ask_engine, context_of, template_of
+from i2s_spec.model.text.chat import TOOLS_KEY, ask_engine, context_of, template_of
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from i2s_spec.model.tokenizer.vocabulary import MOST_BYTES, MOST_TOKENS, Vocabulary
 
@@ -211,6 +211,12 @@ class TemplateChecks(NamedTuple):
         return len({self.first_tokens.get(name) for name in ("transformers", "llama.cpp")} - {None}) > 1
 
     @property
+    def split(self) -> bool:
+        """Whether both tokenizers split what was compared."""
+        both = ((pair.jinja, pair.llama_cpp) for pair in self.conversations if pair.compared)
+        return all(each is None or each.text is None or each.tokens is not None for pair in both for each in pair)
+
+    @property
     def broken(self) -> str:
         """Why no engine that was run renders any conversation; empty if one does, or none was run."""
         found = [each for pair in self.conversations for each in (pair.jinja, pair.llama_cpp) if each is not None]
@@ -244,7 +250,8 @@ class TemplateChecks(NamedTuple):
                 "yellow",
             )
         if self.same:
-            return f"yes: {compared}, rendered by Jinja as transformers runs it and by llama.cpp", "green"
+            what = "the same texts and tokens" if self.split else "the same texts; their tokens were not compared"
+            return f"yes: {compared}, {what} by transformers' Jinja and by llama.cpp", "green"
         if self.differing:
             count = len(self.differing)
             return f"no: {count:,} of {compared} {'differs' if count == 1 else 'differ'}", "yellow"
@@ -279,15 +286,21 @@ def template_checks(file: File, engines: Collection[str] = ("jinja", "llama.cpp"
     template = template_of(file.metadata)
     if template is None:
         return None
-    refused = _refused(template)
+    with_tools = template_of(file.metadata, TOOLS_KEY)
+    templates = [template] if with_tools is None else [template, with_tools]
+    refused = next(filter(None, map(_refused, templates)), "")
     if refused:
         return TemplateChecks(not_run=(f"any engine: {refused}",))
-    asked = [each for each in CONVERSATIONS if each.needs in template]
-    not_run = [f"{each.name}: the template has no {each.needs}" for each in CONVERSATIONS if each not in asked]
+    chosen = {each.name: len(templates) - 1 if each.tools else 0 for each in CONVERSATIONS}
+    asked = [each for each in CONVERSATIONS if each.needs in templates[chosen[each.name]]]
+    not_run = [
+        f"{each.name}: the template does not mention {each.needs}" for each in CONVERSATIONS if each not in asked
+    ]
     words = _Words(file)
     if words.tokenizer is None:
         not_run.append(f"this package's tokenizer: {words.why_not}")
-    by_jinja, why = _by_jinja(template, asked, words)
+    forms = list(_forms(templates, asked, chosen, words.texts))
+    by_jinja, why = _by_jinja(templates, forms, words)
     if why:
         not_run.append(why)
     for each in [each for each in asked if each.needs == "content"]:
@@ -357,42 +370,45 @@ def _takes_parts(found: Rendering) -> bool:
 
 
 class _Form(NamedTuple):
-    """A conversation as Jinja gets it, and the cause of a difference that ends with this form."""
+    """A conversation as Jinja gets it: number of the template, variables, the cause of a difference that ends with them."""
 
     name: str
+    template: int
     context: dict[str, Any]
     cause: str = ""
 
 
-def _forms(template: str, asked: Sequence[SampleConversation], special: dict[str, str]) -> Iterator[_Form]:
+def _forms(
+    templates: Sequence[str], asked: Sequence[SampleConversation], chosen: dict[str, int], special: dict[str, str]
+) -> Iterator[_Form]:
     """The forms of each conversation: tool calls as objects and as text, without and with variables of llama.cpp."""
     values = {"enable_thinking": True, "date_string": datetime.now().strftime("%d %b %Y")}
-    found = {name: values[name] for name in _SET if name in template}
+    found = {name: values[name] for name in _SET if name in "".join(templates)}
     words = " and ".join(f"{name} {_SET[name]}" for name in found)
     settings = {"": {}, **({f"llama.cpp sets {words}": found} if found else {})}
     for each in asked:
         for cause, more in settings.items():
             for messages in (each.plain, each.messages):
                 if messages:
-                    yield _Form(each.name, context_of(messages, special, each.answer, each.tools or None) | more, cause)
+                    context = context_of(messages, special, each.answer, each.tools or None) | more
+                    yield _Form(each.name, chosen[each.name], context, cause)
 
 
 def _by_jinja(
-    template: str, asked: Sequence[SampleConversation], words: _Words
+    templates: Sequence[str], forms: Sequence[_Form], words: _Words
 ) -> tuple[dict[str, list[tuple[Rendering, str]]], str]:
     """The renderings of each conversation in its forms, each with its cause, and why llama.cpp is not to be asked."""
-    forms = list(_forms(template, asked, words.texts))
-    contexts = [form.context for form in forms]
-    asking = {"engine": "jinja", "template": template, "contexts": contexts, "characters": MOST_CHARACTERS}
+    contexts = [(form.template, form.context) for form in forms]
+    asking = {"engine": "jinja", "templates": templates, "contexts": contexts, "characters": MOST_CHARACTERS}
     replies, ended = ask_engine(asking)
-    found: dict[str, list[tuple[Rendering, str]]] = {each.name: [] for each in asked}
+    found: dict[str, list[tuple[Rendering, str]]] = {form.name: [] for form in forms}
     if replies and "missing" in replies[0]:
         return found, "Jinja, and so llama.cpp: pip install 'i2s-spec[chat]'"
     for form, reply in zip(forms, replies, strict=False):
         text = reply.get("text")
         ids = None if text is None else words.ids(text, False)
         found[form.name].append((Rendering(text, reply.get("error", ""), ids), form.cause))
-    if ended:
+    if ended and len(replies) < len(forms):
         form = forms[len(replies)]
         found[form.name].append((Rendering(error=ended), form.cause))
     stopped = ended or any(reply.get("stopped") for reply in replies)
