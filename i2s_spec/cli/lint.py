@@ -208,7 +208,7 @@ def _enter_files(run: LintRun, files: Iterable[str]) -> None:
     :raises click.UsageError: for an output that is an input or another output
     """
     how, call = run.how, call_files()
-    call.read(how.reference, None if how.write_baseline else how.baseline, *run.configurations)
+    call.read(how.reference, how.expect, None if how.write_baseline else how.baseline, *run.configurations)
     for place in (how.output, *how.reports, how.baseline if how.write_baseline else None):
         call.write(place)
     if how.engine is not None:

@@ -9,13 +9,14 @@ import json
 import os
 import platform
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from i2s_spec._version import __version__
 from i2s_spec.cli.model_input import named, origin
-from i2s_spec.cli.options import INPUT, remote_options
+from i2s_spec.cli.options import INPUT, form_option, reading, remote_options
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -36,7 +37,12 @@ ENDS = (900, 100)
     short_help="Show header, keys, tensors and totals of a file.",
 )
 @click.argument("file", type=INPUT, required=False)
-@click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
+@form_option(
+    ["text", "json", "record", "cyclonedx"],
+    help="json has every key and tensor; record is what `i2s lint --expect` compares headers with; cyclonedx is a bill of "
+    "materials.",
+    schema="show.schema.json",
+)
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Leave out the tensor table; totals are still shown.")
 @click.option(
@@ -49,7 +55,7 @@ ENDS = (900, 100)
 @click.option("--plot", is_flag=True, help="Draw scales by layer and shares of codes instead, in blocks or ASCII.")
 @remote_options
 def show_command(
-    file: str | None, as_json: bool, everything: bool, no_tensors: bool, context: int | None, kv: str | None, plot: bool
+    file: str | None, form: str, everything: bool, no_tensors: bool, context: int | None, kv: str | None, plot: bool
 ) -> int:
     """Show the content of a GGUF file: header, keys, tensors, totals by type.
 
@@ -64,8 +70,14 @@ def show_command(
     """
     if kv is not None and context is None:
         raise click.UsageError("--kv needs --context N, the tokens that the cache has room for")
-    if plot and (as_json or everything or no_tensors or context is not None):
+    more = everything or no_tensors or context is not None
+    if plot and (more or form != "text"):
         raise click.UsageError("--plot draws scales and codes, and takes no other option of show")
+    if form in _DOCUMENTS:
+        if more:
+            raise click.UsageError(f"--format {form} takes no other option of show")
+        return _document(file, form)
+    as_json = form == "json"
     try:
         opened = File(source_of(origin(file)))
     except FormatError as error:
@@ -90,6 +102,31 @@ def show_command(
         if not as_json:
             about = listed(about)
         return _finish(about, opened.fault, as_json, named(file))
+
+
+def _document(file: str | None, form: str) -> int:
+    """Print a document on one file whose header can be read."""
+    from i2s_spec.gguf.reader import open as open_file
+
+    with reading(named(file)), open_file(origin(file)) as opened:
+        sys.stdout.writelines(json_document(_DOCUMENTS[form](opened)))
+    return 0
+
+
+def _record(file: File) -> dict[str, Any]:
+    from i2s_spec.compare.header_record import header_record
+
+    return header_record(file)
+
+
+def _bill_of_materials(file: File) -> dict[str, Any]:
+    from i2s_spec.compare.cyclonedx import bill_of_materials
+
+    return bill_of_materials(file)
+
+
+#: The documents besides show's own.
+_DOCUMENTS: Final[Mapping[str, Callable[[File], dict[str, Any]]]] = {"record": _record, "cyclonedx": _bill_of_materials}
 
 
 def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, name: str) -> int:

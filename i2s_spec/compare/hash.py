@@ -488,7 +488,7 @@ def read_fingerprint(data: bytes) -> Fingerprint:
     for each in tensors:
         if not isinstance(each, dict) or "zero_rows" not in each:
             continue
-        name, rows, zero = _name(each.get("name")), each.get("rows"), each["zero_rows"]
+        name, rows, zero = name_bytes(each.get("name")), each.get("rows"), each["zero_rows"]
         if name is None or not _is_count(rows) or not isinstance(zero, list):
             raise ValueError("a tensor lacks its name, its rows or the runs of all-zero rows")
         left -= rows
@@ -507,7 +507,7 @@ def read_fingerprint(data: bytes) -> Fingerprint:
     return found
 
 
-def _name(value: object) -> bytes | None:
+def name_bytes(value: object) -> bytes | None:
     """The bytes of a name as `json_string` writes it: text, or hexadecimal digits where they are not UTF-8."""
     try:
         if isinstance(value, dict):

@@ -57,7 +57,8 @@ def lint(
     :param place: the path that the file has or will have, if `origin` is none; the other parts of a split model are
         beside it
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
-        `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
+        `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` and `record` (also
+        paths alone), and `details`
     :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
         raises an exception
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
@@ -153,6 +154,7 @@ class _Run:
             subject.asked = _by_the_reader(self._codes, fetched)
             subject.by_document = profile_named(self._options.profile).by_document
             subject.runtimes_requested = self._options.runtimes
+            subject.record = self._options.record
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return

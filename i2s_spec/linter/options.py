@@ -41,6 +41,7 @@ from i2s_spec.schema.limits import NAMED, checked
 
 if TYPE_CHECKING:
     from i2s_spec.compare import Reference
+    from i2s_spec.compare.header_record import HeaderRecord
     from i2s_spec.remote.policy import Policy
 
 
@@ -152,6 +153,7 @@ class Options:
     :param suppressions: the same for files whose name matches a pattern
     :param skip_lfs: a Git LFS pointer is no finding: the file is reported as skipped
     :param reference: another file of the same model, whose weights are right. It decides what the file alone does not show
+    :param record: the header that the file should have
     :param details: called with the file while it is open; its result is the report's `details`
     :param remote: which requests to servers are allowed for a file that is given by its address; by default the current
     policy
@@ -259,6 +261,7 @@ class Options:
         help="Skip Git LFS pointers instead of reporting them.",
     )
     reference: Reference | None = None
+    record: HeaderRecord | None = None
     details: Callable[[Any], Any] | None = None
     remote: Policy | None = field(default=None, metadata={"keyed": False})
     #: The active rules by code, each with its severity.
@@ -285,6 +288,7 @@ class Options:
             payload=reading != "none",
             runtimes=self.runtimes,
             reference=self.reference is not None,
+            record=self.record is not None,
         )
         suppressed_codes(self.suppressed)
         for suppression in self.suppressions:
@@ -298,7 +302,11 @@ class Options:
         if not self.select and not self.ignore:
             return frozenset()
         profile = selected(
-            self.profile, payload=self.reading != "none", runtimes=self.runtimes, reference=self.reference is not None
+            self.profile,
+            payload=self.reading != "none",
+            runtimes=self.runtimes,
+            reference=self.reference is not None,
+            record=self.record is not None,
         )
         return frozenset(profile) - frozenset(self.levels)
 
@@ -418,9 +426,10 @@ class RunOptions:
     expect: str | None = option(
         "--expect",
         kind=OptionKind.TEXT,
-        metavar="DIALECT",
+        metavar="RECORD|DIALECT",
         group=OptionGroup.COMPARISON,
-        help="How the I2_S tensors of FILE should be packed.  [default: canonical]",
+        help="Compare the header with a record that `i2s show --format record` wrote. With --reference also: how the I2_S "
+        "tensors of FILE should be packed.  [default: canonical]",
     )
     fail_on: str = option(
         "--fail-on",
@@ -479,7 +488,7 @@ def defaults() -> Options:
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:
-    """Options from keyword arguments: any kind of sequence is accepted, and a plain path as the reference."""
+    """Options from keyword arguments: any kind of sequence is accepted, and plain paths as reference and record."""
     given = dict(keywords)
     if "excused" in given:  # this option's name in version 0.1.0
         given["suppressed"] = given.pop("excused")
@@ -493,6 +502,10 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
         from i2s_spec.compare import Reference
 
         given["reference"] = reference if isinstance(reference, Reference) else Reference(reference)
+    if isinstance(given.get("record"), str | os.PathLike):
+        from i2s_spec.compare.header_record import HeaderRecord
+
+        given["record"] = HeaderRecord(os.fspath(given["record"]))
     return Options(**given)
 
 

@@ -21,7 +21,12 @@ from typing import Final, NamedTuple, get_args
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey import Mode
-from i2s_spec.linter.analysis.conditions import adapters_with_base, compared_with_reference, runtimes_requested
+from i2s_spec.linter.analysis.conditions import (
+    adapters_with_base,
+    compared_with_record,
+    compared_with_reference,
+    runtimes_requested,
+)
 from i2s_spec.linter.report_data import FileReport
 from i2s_spec.linter.rule import OTHER_FORMATS, Rule, Severity, When
 from i2s_spec.linter.rules import REGISTRY
@@ -109,6 +114,7 @@ def selected(
     payload: bool = True,
     runtimes: bool = False,
     reference: bool = False,
+    record: bool = False,
     other_format: bool = False,
 ) -> dict[str, Severity]:
     """The active rules by code, with their severities.
@@ -120,13 +126,15 @@ def selected(
     :param payload: whether payloads are read; if not, rules that need them do not apply
     :param runtimes: whether runtimes are reported on; if not, rules on them do not apply
     :param reference: whether there is a reference; if not, rules that need one do not apply
+    :param record: the same for a record of the header
     :param other_format: whether it is a file of another format, such as a checkpoint; if not, rules on these do not apply
     :raises ValueError: for an unknown profile, a prefix that matches no rule, or an unknown severity
     """
     base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
     levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
     requested: dict[When, bool] = {
-        runtimes_requested: runtimes, compared_with_reference: reference, adapters_with_base: reference
+        runtimes_requested: runtimes, compared_with_reference: reference, adapters_with_base: reference,
+        compared_with_record: record,
     }  # fmt: skip
     in_force: dict[str, Severity] = {}
     as_declared = not levels and not base.promote
