@@ -79,7 +79,7 @@ _KINDS: Final[Mapping[OptionKind, dict[str, Any]]] = {
     OptionKind.FLAG: {"is_flag": True},
     OptionKind.TEXT: {},
     OptionKind.FILE: {"type": click.Path(dir_okay=False)},
-    OptionKind.INPUT: {"type": click.Path(readable=False)},
+    OptionKind.INPUT: {"type": INPUT},
     OptionKind.WORDS: {"multiple": True, "callback": words},
     OptionKind.ACCEPTED: {"multiple": True, "callback": words},
     OptionKind.LEVELS: {"multiple": True, "callback": pairs_of},
