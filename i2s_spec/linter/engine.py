@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TooManyFiles, TrustedText, is_too_many_files, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, chunks, is_address, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.context import Subject, split_set
@@ -127,6 +127,7 @@ class _Run:
         self._codes = tuple(levels)
         self._rules = _in_order(self._codes)
         self._collection = Collection(levels, options.suppressed_in(path))
+        self._path = path
         self.add = self._collection.add
         self._options = options
         self._reading = reading
@@ -145,6 +146,7 @@ class _Run:
     def file(self, source: Source) -> None:
         """Check the bytes of a source."""
         self._size = source.size
+        self._collection.reasons = self._options.suppressed_in(self._path, cache(partial(_sha256, source)))
         try:
             file = File(source)
             self.add(map(finding_of, (*file.passed, *([file.fault] if file.fault is not None else []))))
@@ -313,6 +315,21 @@ class _Run:
         )
 
 
+def _sha256(source: Source) -> str:
+    """The SHA-256 of a file; empty for one on a server, which is not fetched for that, and for one that goes away."""
+    from hashlib import sha256
+
+    if isinstance(source, FetchingSource):
+        return ""
+    digest = sha256()
+    try:
+        for part in chunks(source, 0, source.size):
+            digest.update(part)
+    except FormatError:  # the rules meet it as well
+        return ""
+    return digest.hexdigest()
+
+
 # All files of a run have the same rules: what depends on the rules alone is computed once.
 
 
@@ -343,7 +360,7 @@ class Collection:
         self.levels = levels
         self.findings: list[Finding] = []
         self.bugs: list[Bug] = []
-        self._reasons = reasons
+        self.reasons = reasons
         self._most_per_rule = bounds.FINDINGS_PER_RULE
         self._counts: dict[str, int] = {}
         self._suppressed: dict[str, int] = {}
@@ -354,7 +371,7 @@ class Collection:
             level = self.levels.get(finding.code)
             if level is None:
                 continue
-            if finding.code in self._reasons:
+            if finding.code in self.reasons:
                 self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
                 continue
             count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
@@ -385,7 +402,7 @@ class Collection:
             path,
             tuple(sorted(self.findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
             {code: n - self._most_per_rule for code, n in self._counts.items() if n > self._most_per_rule},
-            suppressed=tuple(Suppressed(code, n, self._reasons[code]) for code, n in sorted(self._suppressed.items())),
+            suppressed=tuple(Suppressed(code, n, self.reasons[code]) for code, n in sorted(self._suppressed.items())),
             bugs=tuple(self.bugs),
             **more,
         )

@@ -310,11 +310,14 @@ class Options:
         )
         return frozenset(profile) - frozenset(self.levels)
 
-    def suppressed_in(self, path: str | None) -> dict[str, str]:
-        """The codes whose findings in a file are counted but not listed, each with the reason."""
+    def suppressed_in(self, path: str | None, digest: Callable[[], str] = lambda: "") -> dict[str, str]:
+        """The codes whose findings in a file are counted but not listed, each with the reason.
+
+        :param digest: gives the SHA-256 of the file; called only if a suppression is bound to one
+        """
         if path is None or not self.suppressions:
             return suppressed_codes(self.suppressed)
-        return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions)})
+        return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions, digest)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -520,7 +523,7 @@ def path_of(origin: Origin) -> str | None:
 #
 #     profile = "security"
 #     fail-on = "warning"
-#     ignore = ["P101", { files = "old/*.gguf", codes = ["I"], reason = "kept as a bad example" }]
+#     ignore = ["P101", { files = "old/*.gguf", codes = ["I"], reason = "kept as a bad example", sha256 = "..." }]
 #     severity = { M = "warning" }
 #     limits = { tensors = 4096 }
 
@@ -653,8 +656,9 @@ MOST_NAMES = 64
 #: A string on one line: dots in it are not those of a key.
 _QUOTED: Final = rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
 
-#: Keys of a suppression.
+#: Keys of a suppression, and one that it may have.
 _SUPPRESSION = {"files", "codes", "reason"}
+_DIGEST = "sha256"
 
 
 def _text(value: Any) -> str | None:
@@ -777,19 +781,21 @@ def suppression(path: str, table: dict[str, Any]) -> Suppression:
     :raises SettingError: for an unknown or missing key, or an invalid value
     """
     for key in sorted(table.keys() | _SUPPRESSION):
-        if key not in _SUPPRESSION:
-            raise SettingError(
-                f"{shown(path)}: ignore: unknown key {quote(key)}; there are: {', '.join(sorted(_SUPPRESSION))}"
-            )
+        if key not in _SUPPRESSION | {_DIGEST}:
+            names = ", ".join(sorted(_SUPPRESSION | {_DIGEST}))
+            raise SettingError(f"{shown(path)}: ignore: unknown key {quote(key)}; there are: {names}")
         value = table.get(key)
         wrong = "is missing" if value is None else _texts(value) if key == "codes" else _text(value)
         if wrong is None and key == "codes" and not value:
             wrong = "is empty"
         if wrong is None and key == "reason" and not str(value).strip():
             wrong = "must not be empty"
+        if wrong is None and key == _DIGEST and re.fullmatch("[0-9a-fA-F]{64}", str(value)) is None:
+            wrong = "must be a SHA-256: 64 hexadecimal digits"
         if wrong is not None:
             raise SettingError(f"{shown(path)}: ignore: {key} {wrong}")
-    made = Suppression(table["files"], tuple(table["codes"]), " ".join(table["reason"].split()), os.path.dirname(path))
+    reason, digest = " ".join(table["reason"].split()), str(table.get(_DIGEST, "")).lower()
+    made = Suppression(table["files"], tuple(table["codes"]), reason, os.path.dirname(path), digest)
     try:
         Options(suppressions=(made,))
     except ValueError as error:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
@@ -237,25 +237,32 @@ class Suppression(NamedTuple):
     """Codes (prefixes or slugs) that are suppressed in the files that match a pattern, and why.
 
     A pattern is relative to `base`, the folder of the file that holds the suppression. `*` and `?` stand for parts of
-    one name and `**` for any number of folders; a pattern without `/` matches names in every folder.
+    one name and `**` for any number of folders; a pattern without `/` matches names in every folder. With `sha256` only
+    the file with these bytes is meant: once it is another, its findings are back.
     """
 
     files: str
     codes: tuple[str, ...]
     reason: str
     base: str = ""
+    sha256: str = ""
 
     def covers(self, path: str) -> bool:
         """Whether the pattern matches a path, which is relative to the current folder."""
         return _pattern(self.files).fullmatch(seen_from(self.base, path)) is not None
 
 
-def suppressed_in(path: str, suppressions: Iterable[Suppression]) -> dict[str, str]:
-    """The prefixes or slugs that are suppressed in one file, each with its reason; later ones override earlier ones."""
+def suppressed_in(
+    path: str, suppressions: Iterable[Suppression], digest: Callable[[], str] = lambda: ""
+) -> dict[str, str]:
+    """The prefixes or slugs that are suppressed in one file, each with its reason; later ones override earlier ones.
+
+    :param digest: gives the SHA-256 of the file; called only if it matters
+    """
     return {
         code: suppression.reason
         for suppression in suppressions
-        if suppression.covers(path)
+        if suppression.covers(path) and (not suppression.sha256 or suppression.sha256 == digest())
         for code in suppression.codes
     }
 
