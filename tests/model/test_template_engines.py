@@ -184,7 +184,7 @@ def test_hostile_templates_reach_no_other_engine(what: str, monkeypatch: pytest.
 def test_what_a_template_writes_is_escaped() -> None:
     found = in_jinja("{{ raise_exception('\\x1b[2J\\u202e') }}")
     assert found.broken
-    assert found.words == ("no engine renders it: 'TemplateError: \\x1b[2J\\u202e'", "red")
+    assert found.words == ("no engine that was run renders it: 'TemplateError: \\x1b[2J\\u202e'", "red")
 
 
 # --- both engines ----------------------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ class TemplateChecks(NamedTuple):
         """Whether it is the same to the engines, in words, and the style of the answer."""
         compared = counted(sum(each.compared for each in self.conversations), "conversation")
         if self.broken:
-            return f"no engine renders it: {_brief(self.broken)}", "red"
+            return f"no engine that was run renders it: {_brief(self.broken)}", "red"
         if self.same is None:
             count = len(self.conversations)
             return (
