@@ -1,6 +1,6 @@
 """`i2s convert` and `i2s quantize`: a model with its tensors in another type, dialect or container.
 
-What is ternary is converted with a proof; float projections become trits, with what that costs.
+What is ternary is converted with a proof; float projections become trits, with what that costs. Parts are made and joined.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class _Report(NamedTuple):
 
 
 _CHECKPOINT = ".safetensors"
+#: Options that say what is changed.
+_CHANGES = ("to", "arch", "hidden_activation", "endian")
 
 
 @click.command(
     "convert",
     epilog="Example:  i2s new tiny.gguf --embd 256 && i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet",
-    short_help="Convert ternary tensors to another type or dialect, with a proof.",
+    short_help="Convert ternary tensors to another type or dialect, with a proof; make or join parts.",
 )
 @click.argument("source", metavar="IN", type=INPUT)
 @click.option(
@@ -72,6 +74,9 @@ _CHECKPOINT = ".safetensors"
     "[default: what the former architecture means, if --arch means another]",
 )
 @click.option("--endian", type=click.Choice(["little", "big"]), help="Byte order of OUT. [default: IN's]")
+@click.option("--split", metavar="N|SIZE",
+              help="Write N files, or files of at most SIZE (500M, 2G): OUT-00001-of-0000N.gguf, of which the first has the "
+              "keys alone.")  # fmt: skip
 @click.option("--into", "model", metavar="MODEL", type=INPUT,
               help="IN is a packed checkpoint: OUT is a copy of this GGUF file with IN's weights.")  # fmt: skip
 @click.option("--weight-scale", type=click.Choice(["auto", "multiply", "divide"]), default="auto", show_default=True,
@@ -103,7 +108,14 @@ def convert_command(
 
     An OUT that ends in .safetensors becomes a packed Hugging Face checkpoint (uint8 weights and weight_scale). If IN is
     such a checkpoint, or a folder of them, OUT is a copy of the GGUF file --into with its weights.
+
+    --split makes parts, and without any option the first part of a split model is joined with the others to one file. Both
+    copy every tensor byte for byte, and joined parts are the file that was split.
     """
+    joins = _joins(source, options)
+    if joins or options["split"] is not None:
+        _parts_made_or_joined(source, target, joins, options, force, as_json, quiet)
+        return
     workers = threads or os.cpu_count() or 1
     out = shown(target)
     with writing(target), progress_bar("converting", quiet or as_json) as progress:
@@ -127,12 +139,76 @@ def convert_command(
             click.echo(line)
 
 
+def _joins(source: str, options: dict[str, Any]) -> bool:
+    """Whether IN is a part of a split model, and nothing else is asked for than to join it with the others."""
+    if any(options[name] is not None for name in (*_CHANGES, "model", "split")) or source.endswith(_CHECKPOINT):
+        return False
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.gguf.split_set import split_set
+
+    with reading(source), open_file(source) as file:
+        return split_set(file) is not None
+
+
+def _parts_made_or_joined(
+    source: str, target: str, joins: bool, options: dict[str, Any], force: bool, as_json: bool, quiet: bool
+) -> None:
+    """Split a model, or join its parts."""
+    from i2s_spec.convert.parts import Parts, merge, part_size, split
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.linter.fix import refuse_new_errors
+
+    _refuse(options, "parts", ("source_dialect", "tensors", "fallback", *_CHANGES, "model"))
+    what = "joining" if joins else "splitting"
+    count = 0
+    with writing(target), progress_bar(what, quiet or as_json) as progress:
+        into = None if joins else part_size(options["split"])
+        with reading(source), open_file(source) as file:
+            _refuse_set(source, file)
+            if into is None:
+                check = None if force else lambda made: refuse_new_errors(file.source, made, source)
+                whole, count = merge(file, target, force=force, progress=progress, check=check)
+                done = Parts((whole,), "")
+            else:
+                done = split(file, target, into, force=force, progress=progress)
+    if as_json:
+        rows = [{**part._asdict(), "path": json_string(part.path)} for part in done.parts]
+        document = {"schema_version": SCHEMA_VERSION, "files": rows, "joined": joins, "differs": done.differs or None}
+        sys.stdout.writelines(json_document(document))
+    if as_json or quiet:
+        return
+    for path, size, tensors in done.parts:
+        what = counted(tensors, "tensor") if tensors else "keys only"
+        more = f", {counted(count, 'part')} joined" if joins else ""
+        click.echo(f"{shown(path)}: {counted(size, 'byte')}, {what}{more}")
+    click.echo("proof: all bytes of all tensors were compared with what was written")
+    if not joins:
+        whole_words = f"gives other bytes: {done.differs}" if done.differs else f"gives {shown(source)}, byte for byte"
+        click.echo(f"joining: i2s convert {shown(done.parts[0].path)} -o OUT {whole_words}")
+
+
+def _refuse_set(source: str, file: Any) -> None:
+    """Refuse a set of parts in which the linter finds an error.
+
+    :raises ValueError: with the first one
+    """
+    from i2s_spec.gguf.split_set import split_set
+    from i2s_spec.linter.engine import lint
+
+    if split_set(file) is None:
+        return
+    found = lint(source, payload="none", select=["G23"])
+    for finding in found.findings:
+        if finding.severity == "error":
+            raise ValueError(f"{finding.code} {finding.rule.slug}: {finding.message}")
+
+
 def _convert(source: str, target: str, options: dict[str, Any], about: dict[str, Any], threads: int) -> _Report:
     from i2s_spec.convert.convert_file import convert_file
     from i2s_spec.gguf.reader import open as open_file
 
-    if all(options[name] is None for name in ("to", "arch", "hidden_activation", "endian")):
-        raise click.UsageError("nothing to do: choose a target with --to, such as TQ2_0, F16 or canonical")
+    if all(options[name] is None for name in _CHANGES):
+        raise click.UsageError("nothing to do: choose a target with --to, such as TQ2_0, F16 or canonical, or --split")
     if source.endswith(_CHECKPOINT):
         raise click.UsageError("a packed checkpoint has no keys: name a GGUF file that has them with --into")
     with reading(source), open_file(source) as file:
@@ -194,7 +270,7 @@ def _refuse(options: dict[str, Any], why: str, names: Sequence[str]) -> None:
     """Refuse options that would do nothing."""
     for name in names:
         if options[name] not in (None, (), "canonical"):
-            flag = {"source_dialect": "from", "tensors": "tensor"}.get(name, name.replace("_", "-"))
+            flag = {"source_dialect": "from", "tensors": "tensor", "model": "into"}.get(name, name.replace("_", "-"))
             raise click.UsageError(f"--{flag} is not for {why}")
 
 

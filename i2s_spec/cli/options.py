@@ -330,8 +330,13 @@ def writing(target: str | None) -> Iterator[None]:
     try:
         with cleaned_up():
             yield
-    except FileExistsError:
-        raise click.UsageError(f"{shown(target or '')} already exists; use --force to overwrite it") from None
+    except FileExistsError as error:
+        from i2s_spec.gguf.atomic_file import InputFileError
+
+        name = shown(os.fsdecode(error.filename or target or ""))
+        if isinstance(error, InputFileError):
+            raise click.UsageError(f"{name} is an input file; the output needs another name") from None
+        raise click.UsageError(f"{name} already exists; use --force to overwrite it") from None
     except FormatError:  # is a ValueError too, but an answer of its own
         raise
     except (KeyError, TypeError, ValueError) as error:

@@ -139,7 +139,7 @@ def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
         "written": fixed.written,
         "size_before": fixed.size_before,
         "size": fixed.size,
-        "weights": {**fixed.weights._asdict(), "unchanged": fixed.weights.unchanged},
+        "weights": {**fixed.weights._asdict(), "unchanged": fixed.weights.unchanged or fixed.copied is not None},
         "keys": [{"key": json_string(each.key), "span": _span(each), "does": each.does} for each in fixed.keys],
         "copied": fixed.copied,
         "repaired": (_action(action) for action in fixed.actions),

@@ -2,6 +2,7 @@
 
     rewrite               copies of a file with changes; every new layout of a file is made here
     convert_file          whole files: ternary tensors to another type or dialect, with proofs
+    parts                 a model as several files, and as one again
     recodings             how a tensor is converted, and many small ones at once
     encode                one scale: trits encoded in any type and proved; single tensors to and from arrays
     groups                a scale for each group: to another such type or to floats
@@ -16,6 +17,7 @@
     trained               the trained models that come with the package
 
     trained, quantize_model, packed_files -> convert_file -> rewrite
+    parts -> rewrite
     convert_file -> recodings -> encode, groups
     new -> recipes, smallest, random_weights, made_up_vocabulary
 

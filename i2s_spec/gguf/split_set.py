@@ -40,6 +40,9 @@ TYPES: Final[Mapping[bytes, ValueType]] = {
 ARCHITECTURE: Final = b"general.architecture"
 NAME: Final = b"general.name"
 
+#: A text that `i2s convert --split` writes into all parts of one model, and into no other; no loader looks for it.
+IDENTITY: Final = b"split.i2s.id"
+
 #: Most names that are looked up without success, and most headers that are fetched from a server.
 MOST_MISSING: Final = 1024
 MOST_FETCHED: Final = 256
@@ -114,7 +117,7 @@ class PartHeader(NamedTuple):
 
     :param number: its place in the set, from 0
     :param name: its path or address
-    :param identity: its values of `ARCHITECTURE` and `NAME`
+    :param identity: its values of `ARCHITECTURE`, `NAME` and `IDENTITY`
     :param problem: why its header cannot be used, in words; empty if it can
     """
 
@@ -320,7 +323,7 @@ class SplitSet:
     def differing(self, key: bytes) -> Iterator[tuple[int, str, str]]:
         """Parts with another value of a key than the first part: number, its value, that of the first part.
 
-        :param key: `ARCHITECTURE` or `NAME`
+        :param key: `ARCHITECTURE`, `NAME` or `IDENTITY`
         """
         parts = self.parts if self.complete else []
         for part in parts[1:]:
@@ -343,7 +346,7 @@ def split_set(file: File, path: str | None = None) -> SplitSet | None:
 
 def _part(file: File, number: int, name: str) -> PartHeader:
     identity: dict[bytes, str] = {}
-    for i in file.index.keys_named(frozenset((ARCHITECTURE, NAME))):
+    for i in file.index.keys_named(frozenset((ARCHITECTURE, NAME, IDENTITY))):
         entry = file.index.key(i)
         if entry.type == ValueType.STRING and entry.count <= _LONGEST:
             identity.setdefault(entry.name, str(file.metadata.decode(entry)))

@@ -295,7 +295,7 @@ def fix(
             fixed = _edited(original, made, changes, target, ranges, path, force, progress)
         else:
             if edits is not None and not force:
-                _refuse_new_errors(original, _errors(made.source, path), path)
+                refuse_new_errors(original.source, made.source, path)
             fixed = _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
             fixed = fixed._replace(keys=tuple(changes))
         return fixed._replace(diff=tuple(diff_lines(original, _file(made.source), fixed.changes))) if diff else fixed
@@ -386,10 +386,7 @@ def _edited(
         raise RuntimeError("an edit of keys would have changed tensors; nothing was written")
 
     def check() -> Report:
-        found = _errors(source, path)
-        if not force:
-            _refuse_new_errors(original, found, path)
-        return found
+        return _errors(source, path) if force else refuse_new_errors(original.source, source, path)
 
     if ranges is not None:
         assert isinstance(target, str | os.PathLike)
@@ -464,25 +461,25 @@ def _errors(made: Source, path: str | None) -> Report:
     return lint(made, payload="none", place=path, select=errors)
 
 
-def _refuse_new_errors(original: File, found: Report, path: str | None) -> None:
-    """Refuse a result with an error that the original has not.
+def refuse_new_errors(before: Source, after: Source, path: str | None = None) -> Report:
+    """The errors of a header, where the original has as many of each kind.
 
-    :raises NewErrors: with the first one
+    :param path: where both are, or will be
+    :raises NewErrors: with the first one that the original has not
     """
+    found = _errors(after, path)
     if found.ok:
-        return
-    known = Counter(finding.code for finding in _errors(original.source, path).findings)
+        return found
+    known = Counter(finding.code for finding in _errors(before, path).findings)
     for finding in found.findings:
         # The other parts of a split model on a server are not looked for once its header is edited.
-        if (
-            finding.severity is not ERROR
-            or known[finding.code]
-            or (finding.rule is split_incomplete and isinstance(original.source, FetchingSource))
-        ):
+        unseen = finding.rule is split_incomplete and isinstance(before, FetchingSource)
+        if finding.severity is not ERROR or known[finding.code] or unseen:
             known[finding.code] -= 1
             continue
         words = f"{finding.code} {finding.rule.slug}: {finding.message}"
         raise NewErrors(f"nothing was written, since this would be new: {words}; --force writes it all the same")
+    return found
 
 
 def _place(target: Target | None, path: str | None) -> str | None:

@@ -18,6 +18,8 @@ CALLS = (
     "new TARGET",
     "convert m.gguf TARGET --to interleave-64",
     "fix odd.gguf -o TARGET --unsafe",
+    "fix m.gguf -o TARGET --set general.name=x",
+    "convert p-00001-of-00002.gguf -o TARGET",
     "sanitize m.gguf -o TARGET",
     "decode m.gguf blk.0.attn_q.weight TARGET",
     "encode w.npy TARGET --scale 0.5",
@@ -44,6 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     for words in ("m.gguf", "n.gguf --seed 1", "odd.gguf", "e.gguf --arch qwen3"):
         called(f"new {folder}/{words} --layers 1")
+    called(f"convert {folder}/m.gguf --split 2 -o {folder}/p")
     np.save(folder / "w.npy", np.resize(np.array([-1, 0, 1], np.int8), (128, 128)))
     called(f"golden record {folder}/m.gguf --tokens 1,2 -o {folder}/g")
     return folder

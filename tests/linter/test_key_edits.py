@@ -253,6 +253,7 @@ def test_a_disk_that_is_full_leaves_nothing(model: Path, tmp_path: Path) -> None
     )
     command = [
         sys.executable,
+        "-B",
         "-c",
         script,
         "fix",

@@ -423,3 +423,23 @@ def test_a_scale_that_was_not_read_is_not_a_finding(server: Server, large: Path)
         assert report.sampled is not None
         assert report.sampled.scales == (len(found), 7)
         assert not report.bugs
+
+
+def test_a_header_is_edited_without_fetching_weights(server: Server, tmp_path: Path) -> None:
+    """What follows the header is named, not fetched; both together are the file that an edit of the whole would make."""
+    origin = tmp_path / "m.gguf"
+    assert Said("new", str(origin), "--arch", "llama", "--embd", "1024", "--ff", "8192").status == 0
+    server.files["/m.gguf"] = origin.read_bytes()
+    head, listed, whole = (tmp_path / name for name in ("head", "ranges.json", "whole.gguf"))
+    edit = ("--set", "general.name=another name, a longer one", "--allow-private")
+    done = Said("fix", server.url + "/m.gguf", *edit, "--ranges", str(listed), "-o", str(head), "-q")
+    assert (done.status, done.err) == (0, "")
+    size = origin.stat().st_size
+    asked = [(start, min(stop, size)) for seen in server.seen for start, stop in seen.ranges]
+    assert sum(stop - start for start, stop in asked) < size / 4, size
+    assert Said("fix", str(origin), *edit, "-o", str(whole), "-q").status == 0
+    document = json.loads(listed.read_text(encoding="utf-8"))
+    assert document["origin"] == server.url + "/m.gguf"
+    sources = {"header": head.read_bytes(), "origin": origin.read_bytes()}
+    made = b"".join(sources[each["from"]][each["start"] : each["stop"]] for each in document["pieces"])
+    assert made == whole.read_bytes()

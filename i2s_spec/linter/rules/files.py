@@ -6,7 +6,7 @@ Faults of servers are the reasons why the bytes of a remote file cannot be fetch
 from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.gguf.split_set import ARCHITECTURE, NAME, TYPES, SplitSet, part_keys
+from i2s_spec.gguf.split_set import ARCHITECTURE, IDENTITY, NAME, TYPES, SplitSet, part_keys
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import compared_with_record
 from i2s_spec.linter.analysis.context import Subject, split_set
@@ -129,18 +129,16 @@ def split_part_foreign(subject: Subject) -> Iterator[Finding]:
     Why: loaders read the keys of the first part only, and take tensors from every part that has the right name. If
     those of another model fit, the result is computed with weights that do not belong together.
 
-    Example: parts 1 and 2 say that general.architecture is 'llama', and part 3 says 'qwen3'.
+    Example: parts 1 and 2 say that general.architecture is 'llama', and part 3 says 'qwen3'; or the values of split.i2s.id
+    differ, which `i2s convert --split` writes into all parts of one model.
 
     Fix: download or split the model again.
     """
-    for number, theirs, ours in _others(subject, ARCHITECTURE):
-        yield split_part_foreign.at(
-            _span(subject, b"split.count"),
-            got=theirs,
-            want=ours,
-            part=number + 1,
-            key=TrustedText("general.architecture"),
-        )
+    for key in (ARCHITECTURE, IDENTITY):
+        for number, theirs, ours in _others(subject, key):
+            yield split_part_foreign.at(
+                _span(subject, b"split.count"), got=theirs, want=ours, part=number + 1, key=TrustedText(key.decode())
+            )
 
 
 @rule("G238", "split-name-differs", "part {part} may be of another model: its {key} is {got}, that of part 1 {want}",
