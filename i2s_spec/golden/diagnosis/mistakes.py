@@ -44,6 +44,7 @@ from i2s_spec.golden.diagnosis.graph_mistakes import (
     turned_back,
     type_read_as_codes,
     up_gated,
+    windows,
     without_factors,
     without_norms,
 )
@@ -175,6 +176,10 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("attention-scaled-by-width", _SCALED, attention_scaled_twice),
     _change("attention-scaled-by-embedding", _SCALED, attention_scaled_by_embedding),
     _change("attention-not-causal", _SOFT_MAX, each_of("soft_max", causal=False)),
+    _change("window-ignored", _SOFT_MAX, windows(lambda own, widest: 0)),
+    _change("window-everywhere", _SOFT_MAX, windows(lambda own, widest: widest)),
+    _change("window-one-more", _SOFT_MAX, windows(lambda own, widest: own and own + 1)),
+    _change("window-one-less", _SOFT_MAX, windows(lambda own, widest: own and own - 1)),
     _change("heads-in-turn", _HEADS, heads_in_turn),
     _change("heads-first", _HEADS, first_head),
     _change("embedding-scaled", _RMS_ADD, embedding_scaled),
