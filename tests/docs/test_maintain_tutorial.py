@@ -52,7 +52,9 @@ def test_its_commands_run(folder: Path) -> None:
     lines = [line for block in blocks("bash")[1:] for line in block.splitlines() if "hf://" not in line]
     assert len(lines) > 10
     for line in lines:
-        if ("cyclonedx" in line and find_spec("cyclonedx") is None) or ("--deep" in line and find_spec("jinja2") is None):
+        if ("cyclonedx" in line and find_spec("cyclonedx") is None) or (
+            "--deep" in line and find_spec("jinja2") is None
+        ):
             continue
         printed = replay(line, folder)
         if "--deep" in line and find_spec("xllamacpp") is None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from i2s_spec.convert.new import new
 from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.gguf.reader import File
 from i2s_spec.linter.engine import lint
-from i2s_spec.model.text import template_engines
+from i2s_spec.model.text import chat, template_engines
 from i2s_spec.model.text.chat import KEY, ask_engine
 from i2s_spec.model.text.template_engines import CONVERSATIONS, TemplateChecks, template_checks, write_stand_in
 
@@ -293,6 +295,36 @@ def test_sentence_pieces_are_split_alike(llama_cpp: None) -> None:
     found = in_both(PLAIN, architecture="bitnet", **{ADD_BOS: True})
     assert not found.differing, remarks(found)
     assert found.first_tokens["llama.cpp"] == 1
+
+
+def test_an_engine_that_crashes_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was rendered before is compared."""
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        if json.loads(options["input"])["engine"] == "jinja":
+            return subprocess.run(command, **options)  # noqa: PLW1510  # `check` is among the options
+        return subprocess.CompletedProcess(
+            command, -signal.SIGSEGV, b'{"text": "x", "tokens": [1]}\n{"text": "cut', b""
+        )
+
+    monkeypatch.setattr(chat, "run_worker", run)
+    found = template_checks(with_template(PLAIN))
+    assert found is not None
+    assert found.not_run[-1] == (
+        "llama.cpp: it ended with SIGSEGV, in the conversation 'a question without add_generation_prompt'"
+    )
+    assert [each.name for each in found.conversations if each.compared] == ["a question"]
+    assert found.words[0] == "no: 1 of 1 conversation differs"
+
+
+def test_no_room_for_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(template_engines, "write_stand_in", full)
+    found = template_checks(with_template(PLAIN))
+    assert found is not None
+    assert found.not_run[-1] == "llama.cpp: [Errno 28] No space left on device"
 
 
 # --- the model of zeros ----------------------------------------------------------------------------------------------

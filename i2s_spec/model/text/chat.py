@@ -13,6 +13,7 @@ special tokens, and of text of the participants, which is not, so text that a us
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -176,6 +177,9 @@ def template_of(metadata: Mapping[str, Any], key: str = KEY) -> str | None:
     return value if isinstance(value, str) else None
 
 
+#: Signals of a program that fails by itself.
+_CRASHES: Final = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+
 #: The program of the process that renders.
 run_worker = subprocess.run
 
@@ -205,6 +209,8 @@ def ask_engine(
         output = done.stdout
         if done.returncode != 0:
             ended = f"it took more than {seconds:g} seconds or {memory >> 20} MB, and was stopped"
+            if -done.returncode in _CRASHES:
+                ended = f"it ended with {signal.Signals(-done.returncode).name}"
     except subprocess.TimeoutExpired as error:
         output, ended = error.stdout or b"", f"it did not end within {seconds:g} seconds"
     lines = output.splitlines(keepends=True)

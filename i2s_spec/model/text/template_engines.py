@@ -244,11 +244,8 @@ class TemplateChecks(NamedTuple):
         if self.broken:
             return f"no engine that was run renders it: {_brief(self.broken)}", "red"
         if self.same is None:
-            count = len(self.conversations)
-            return (
-                f"not compared: {counted(count, 'conversation')} rendered by Jinja" if count else "not compared",
-                "yellow",
-            )
+            by_jinja = f": {counted(len(self.conversations), 'conversation')} rendered by Jinja"
+            return f"not compared{by_jinja if self.conversations else ''}", "yellow"
         if self.same:
             what = "the same texts and tokens" if self.split else "the same texts; their tokens were not compared"
             return f"yes: {compared}, {what} by transformers' Jinja and by llama.cpp", "green"
@@ -421,7 +418,7 @@ def _by_llama_cpp(file: File, asked: Sequence[SampleConversation]) -> tuple[dict
         path = Path(folder) / "model.gguf"
         try:
             write_stand_in(file, path)
-        except (FormatError, ValueError, TypeError) as error:
+        except (FormatError, ValueError, OSError) as error:
             return {}, str(error)
         bodies = [
             {
@@ -445,6 +442,8 @@ def _by_llama_cpp(file: File, asked: Sequence[SampleConversation]) -> tuple[dict
         )
         for each, reply in zip(asked, replies, strict=False)
     }
+    if ended and len(replies) < len(asked):
+        ended = f"{ended}, in the conversation '{asked[len(replies)].name}'"
     return found, ended
 
 
@@ -528,10 +527,7 @@ def _difference(jinja: Rendering, other: Rendering, words: _Words) -> RenderingD
     ours = words.ids(other.text, True)
     if ours is None or other.tokens is None or ours == other.tokens:
         return None
-    at = next(
-        (i for i, (a, b) in enumerate(zip(ours, other.tokens, strict=False)) if a != b),
-        min(len(ours), len(other.tokens)),
-    )
+    at = _first_difference(ours, other.tokens)
     return RenderingDifference("tokens", at, *(str(list(ids[at : at + 4])) for ids in (ours, other.tokens)))
 
 
