@@ -64,7 +64,7 @@ def diff_command(
 
     Exit code: 0 if the files mean the same, 1 if not.
     """
-    from i2s_spec.compare.diff import difference, other_dialect
+    from i2s_spec.compare.diff import diff, other_dialect
     from i2s_spec.gguf.reader import open as open_file
 
     output = None if output == "-" else output
@@ -75,7 +75,7 @@ def diff_command(
             open_file(b) as other,
             progress_bar("comparing", quiet) as progress,
         ):
-            found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
+            found = diff(one, other, dialect_a, dialect_b, threads=threads or os.cpu_count() or 1, progress=progress)
             packed = None
             if not quiet and form == "text":
                 packed = other_dialect(one, other, found, dialect_a, dialect_b, threads or os.cpu_count() or 1)

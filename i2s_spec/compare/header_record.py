@@ -124,8 +124,8 @@ class HeaderRecord:
             if want is None or (got["type"], got["sha256"]) != (want["type"], want["sha256"]):
                 span = entry.value_span if want is not None else entry.key_span
                 yield HeaderDrift(_named("key", entry.name), span, _key_words(got), _key_words(want))
-        for name, want in left.items():
-            yield HeaderDrift(_named("key", name), KEY_COUNT_SPAN, MISSING, _key_words(want))
+        for raw, want in left.items():
+            yield HeaderDrift(_named("key", raw), KEY_COUNT_SPAN, MISSING, _key_words(want))
         left, moves = dict(self._tensors), False
         for i, tensor in enumerate(file.tensors.rows):
             info = file.index.tensor(i)
@@ -140,8 +140,8 @@ class HeaderRecord:
             if differing is not None and not (moves and differing == "offset"):
                 moves = True
                 yield HeaderDrift(what, spans[differing], _tensor_words(got), _tensor_words(want))
-        for name, want in left.items():
-            yield HeaderDrift(_named("tensor", name), TENSOR_COUNT_SPAN, MISSING, _tensor_words(want))
+        for raw, want in left.items():
+            yield HeaderDrift(_named("tensor", raw), TENSOR_COUNT_SPAN, MISSING, _tensor_words(want))
 
     def __repr__(self) -> str:
         return f"<HeaderRecord {self.digest}>"

@@ -220,8 +220,9 @@ def _by_loader(file: File, loader: Any) -> _Layers:
     for i in sorted(set(range(count)).difference(recurrent)):
         windowed = bool(window and size(f"is_swa_impl[{i}]"))
         of = "swa" if windowed else "full"
-        key, value = size(f"n_embd_head_k_{of}"), size(f"n_embd_head_v_{of}")
-        attention.append(_AttentionLayer((key + value) * size(f"n_head_kv_arr[{i}]"), key, windowed))
+        head = size(f"n_embd_head_k_{of}")
+        both = head + size(f"n_embd_head_v_{of}")
+        attention.append(_AttentionLayer(both * size(f"n_head_kv_arr[{i}]"), head, windowed))
     state = 0
     if recurrent:
         inner, width = size("ssm_d_inner"), size("ssm_d_state")

@@ -250,7 +250,10 @@ def _totals(totals: dict[str, Any], available: int | None) -> Iterator[Line]:
 
 def _memory(memory: dict[str, Any], available: int | None) -> Iterator[Line]:
     yield []
-    yield [Piece("Memory", "bold"), Piece(f"  one sequence of {counted(memory['context'], 'token')}, in llama.cpp")]
+    yield [
+        Piece("Memory", "bold"),
+        Piece(f"  one sequence of {counted(memory['context'], 'token')}, as llama.cpp lays it out"),
+    ]
 
     def size(number: int | None) -> str:
         return "?" if number is None else f"{number:,}"

@@ -68,8 +68,10 @@ def _memory_words(found: MemoryUse, context: int) -> str:
     tokens = f"{'its ' if found.context == context else ''}{counted(found.context, 'token')}"
     if found.cache_bytes is None:
         cache = "a cache of unknown size"
+    elif all(part.name == "recurrent state" for part in found.cache or ()):
+        cache = f"{size_words(found.cache_bytes)} of recurrent state" if found.cache else "no cache"
     else:
-        cache = f"{size_words(found.cache_bytes)} of cache in F16 for {tokens}" if found.cache else "no cache"
+        cache = f"{size_words(found.cache_bytes)} of cache in F16 for {tokens}"
     return f"memory, as llama.cpp lays it out: {weights} and {cache}; buffers of intermediate results come on top"
 
 

@@ -49,6 +49,7 @@ def test_a_file_agrees_with_its_own_record(record: Path) -> None:
     assert drift(SOUND, record) == []
 
 
+@pytest.mark.requirement("R12.4-5")
 def test_a_key_that_changed_is_named(record: Path) -> None:
     ((path, message),) = drift(changed(set={"llama.context_length": Value("u32", 64)}), record)
     assert path.endswith(".value")
