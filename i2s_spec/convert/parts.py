@@ -118,6 +118,8 @@ def split(
     """
     with _whole(model) as file:
         prefix = os.fspath(name).removesuffix(".gguf")
+        if os.path.basename(prefix) in ("", ".", ".."):
+            raise ValueError(f"{quote(prefix)} names a folder; parts need a name")
         groups, differs = _groups(file, into)
         if len(groups) >= MOST_PARTS:
             raise ValueError(
@@ -210,7 +212,8 @@ def _cuts(
     if into.parts is not None:
         groups = into.parts - 1
         if groups > count:
-            words = f"{counted(into.parts, 'part needs', 'parts need')} {counted(groups, 'tensor')}, since the first has the keys alone"
+            needed = f"{counted(into.parts, 'part needs', 'parts need')} {counted(groups, 'tensor')}"
+            words = f"{needed}, since the first has the keys alone"
             raise ValueError(f"{words}; the file has {count:,}")
         first = 0
         for number in range(1, groups + 1):

@@ -33,11 +33,11 @@ from i2s_spec.gguf.source import FetchingSource, Origin, Source, require_written
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.key_edits import EditedKey, KeyEdits, asked_actions, changes_of
+from i2s_spec.linter.options import defaults
 from i2s_spec.linter.repair.plan import REPAIRS, Action, Declined, RepairPlan, chosen, plan, taken_together
 from i2s_spec.linter.repair.workspace import ExtraRepairs, Workspace, recodings, write_recoded
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import ERROR
-from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.rules.files import split_incomplete
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -457,7 +457,7 @@ def _write_header(
 
 def _errors(made: Source, path: str | None) -> Report:
     """The errors of a header."""
-    errors = [code for code, rule in REGISTRY.items() if rule.severity is ERROR]
+    errors = [code for code, severity in defaults().levels.items() if severity is ERROR]
     return lint(made, payload="none", place=path, select=errors)
 
 

@@ -132,6 +132,8 @@ def test_one_sentence_and_nothing_written(model: Path, tmp_path: Path) -> None:
         "--split 3 --to F16 -o p": "--to is not for parts",
         "--split 3 --into m.gguf -o p": "--into is not for parts",
         "-o p": "nothing to do",
+        "--split 3 -o .": "names a folder",
+        "--split 3 -o ./": "names a folder",
     }  # fmt: skip
     for words, sentence in cases.items():
         text = run(f"i2s convert m.gguf {words}", tmp_path)

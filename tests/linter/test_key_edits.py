@@ -14,6 +14,7 @@ from builders import written
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from peers.llama_cpp import log_probabilities, missing
 from peers.programs import PROGRAM
 
 import i2s_spec as i2s
@@ -281,6 +282,22 @@ def test_gguf_py_reads_the_result(tmp_path: Path) -> None:
     )  # fmt: skip
     assert same == tensors
     assert changed == {**keys, "general.name": "\u00e4", "general.tags": ["a"], "x.y": 2}
+
+
+@pytest.mark.skipif(missing("xllamacpp") is not None, reason=missing("xllamacpp") or "")
+def test_llama_cpp_computes_the_same(model: Path, tmp_path: Path) -> None:
+    source, out = tmp_path / "q.gguf", tmp_path / "o.gguf"
+    i2s.new(source, "llama", embd=256, ff=512, layers=1, type="TQ2_0")
+    edited(source.read_bytes(), out, "general.name=new", "tokenizer.ggml.add_bos_token=false", "own.key=1")
+    one, other = (log_probabilities("xllamacpp", path, [5, 6, 7]) for path in (source, out))
+    assert (one == other).all()
+
+
+def test_a_value_that_is_there_changes_nothing(model: Path) -> None:
+    name = i2s.open(model).metadata["general.name"]
+    done = fix(model, edits=KeyEdits([Setting("general.name", name)]))
+    assert (done.changed, done.size) == (0, model.stat().st_size)
+    assert "already" in done.keys[0].does
 
 
 def test_hugging_face_reads_the_result(model: Path, tmp_path: Path) -> None:

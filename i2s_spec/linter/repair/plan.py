@@ -210,7 +210,8 @@ def taken_together(workspace: Workspace, actions: Iterable[Action]) -> EditedSou
     """A file with some actions, whose edits do not overlap, and with what follows from them."""
     taken = _Pass()
     for action in actions:
-        assert taken.take(action)
+        if not action.edits or not all(_changes_nothing(edit, workspace) for edit in action.edits):
+            assert taken.take(action)
     return EditedSource(workspace.source).edited(taken.settled(workspace))
 
 
