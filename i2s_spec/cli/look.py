@@ -16,7 +16,7 @@ import click
 
 from i2s_spec._version import __version__
 from i2s_spec.cli.model_input import named, origin
-from i2s_spec.cli.options import INPUT, form_option, reading, remote_options
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, writing
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -52,10 +52,22 @@ ENDS = (900, 100)
     help="Add how much memory the model takes in llama.cpp with a context of N tokens.",
 )
 @click.option("--kv", type=click.Choice(["f16", "q8_0"]), help="With --context: type of the cache. [default: f16]")
+@click.option(
+    "-o", "--output", type=OUTPUT, metavar="FILE", help="With --format record or cyclonedx: write it to FILE."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option("--plot", is_flag=True, help="Draw scales by layer and shares of codes instead, in blocks or ASCII.")
 @remote_options
 def show_command(
-    file: str | None, form: str, everything: bool, no_tensors: bool, context: int | None, kv: str | None, plot: bool
+    file: str | None,
+    form: str,
+    everything: bool,
+    no_tensors: bool,
+    context: int | None,
+    kv: str | None,
+    output: str | None,
+    force: bool,
+    plot: bool,
 ) -> int:
     """Show the content of a GGUF file: header, keys, tensors, totals by type.
 
@@ -76,7 +88,9 @@ def show_command(
     if form in _DOCUMENTS:
         if more:
             raise click.UsageError(f"--format {form} takes no other option of show")
-        return _document(file, form)
+        return _document(file, form, output, force)
+    if output is not None:
+        raise click.UsageError("-o FILE needs --format record or --format cyclonedx")
     as_json = form == "json"
     try:
         opened = File(source_of(origin(file)))
@@ -104,12 +118,20 @@ def show_command(
         return _finish(about, opened.fault, as_json, named(file))
 
 
-def _document(file: str | None, form: str) -> int:
-    """Print a document on one file whose header can be read."""
+def _document(file: str | None, form: str, output: str | None, force: bool) -> int:
+    """Write a document on one file whose header can be read, or print it."""
     from i2s_spec.gguf.reader import open as open_file
 
     with reading(named(file)), open_file(origin(file)) as opened:
-        sys.stdout.writelines(json_document(_DOCUMENTS[form](opened)))
+        parts = json_document(_DOCUMENTS[form](opened))
+        if output in (None, "-"):
+            sys.stdout.writelines(parts)
+            return 0
+        from i2s_spec.gguf.atomic_file import OutputFile
+
+        with writing(output), OutputFile(output, force=force) as target:
+            for part in parts:
+                target.write(part.encode("utf-8"))
     return 0
 
 

@@ -54,20 +54,16 @@ def ran(arguments: Sequence[str], folder: Path, typed: str = "") -> CompletedPro
 def replay(command: str, folder: Path) -> str:
     """What a command line prints in a folder: stdout, then stderr, then the exit code if it is not 0.
 
-    :param command: `i2s` and its arguments; perhaps `echo` with a line of input and a bar before it, and `> FILE` behind
+    :param command: `i2s` and its arguments; perhaps `echo` with a line of input and a bar in front of it
     :raises ValueError: for a command of anything else
     """
     head, bar, rest = command.partition(" | ")
     program, *arguments = shlex.split(rest if bar else head)
-    target = arguments.pop() if arguments[-2:-1] == [">"] else None
     if program != "i2s" or (bar and not head.startswith("echo ")):
         raise ValueError(f"a transcript runs i2s, not {command}")
     typed = " ".join(shlex.split(head)[1:]) + "\n" if bar else ""
     with _plain():
-        done = ran(arguments if target is None else arguments[:-1], folder, typed)
-    if target is not None:
-        (folder / target).write_bytes(done.stdout)
-        done.stdout = b""
+        done = ran(arguments, folder, typed)
     lines = (done.stdout + done.stderr).decode().splitlines() + [f"[exit {done.returncode}]"] * (done.returncode != 0)
     return "\n".join([f"$ {command}", *(line.rstrip() for line in lines)]) + "\n"
 

@@ -120,8 +120,10 @@ def test_odd_values_in_a_record_are_quoted(record: Path) -> None:
 def test_on_the_command_line(tmp_path: Path) -> None:
     model, record = tmp_path / "model.gguf", tmp_path / "record.json"
     model.write_bytes(SOUND)
-    made = CliRunner().invoke(cli, ["show", str(model), "--format", "record"])
-    record.write_text(made.output, encoding="utf-8")
+    made = CliRunner().invoke(cli, ["show", str(model), "--format", "record", "-o", str(record)])
+    assert (made.exit_code, made.output) == (0, "")
+    for words in (["--format", "record", "-o", str(record)], ["-o", str(tmp_path / "new")]):
+        assert CliRunner().invoke(cli, ["show", str(model), *words]).exit_code == 2
 
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli, ["lint", "--no-config", str(model), *words], standalone_mode=False)

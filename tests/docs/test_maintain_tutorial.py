@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OLLAMA_MODELS", str(store))
     (tmp_path / "chat_template.jinja").write_text(blocks("jinja")[0], encoding="utf-8")
     (tmp_path / "description.txt").write_text("A model.", encoding="utf-8")
-    replay("i2s show ours.gguf --format record > header.json", tmp_path)
+    replay("i2s show ours.gguf --format record -o header.json", tmp_path)
     replay("i2s hash ours.gguf --write SHA256SUMS -q", tmp_path)
     return tmp_path
 

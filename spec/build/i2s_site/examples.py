@@ -34,6 +34,7 @@ FILES: Final[dict[str, Callable[[], bytes]]] = {
 MADE: Final = {
     "mystery.gguf": "i2s new mystery.gguf --trained --dialect interleave-64 -q",
     "ours.gguf": "i2s new ours.gguf --trained --arch llama -q",
+    "llama.gguf": "i2s new llama.gguf --trained --arch llama -q",
 }
 
 _FENCE: Final = re.compile(
