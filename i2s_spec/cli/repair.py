@@ -193,6 +193,9 @@ def _listed(path: str, rows: Iterable[tuple[str, Any, str]], what: str) -> Itera
 
 def _proof(fixed: Fixed) -> Iterator[str]:
     weights = fixed.weights
+    if fixed.copied == 0:
+        yield "proof: there are no tensors"
+        return
     if fixed.copied is not None:
         what = f"all tensors are the same: {counted(fixed.copied, 'byte')} behind the keys"
         yield f"proof: {what} {'were compared with what was written' if fixed.compared else 'are not touched'}"

@@ -36,7 +36,7 @@ from i2s_spec.gguf.reader import File, takes_file
 from i2s_spec.gguf.source import JoinedSource, Origin, Source
 from i2s_spec.gguf.split_set import IDENTITY, TYPES, PartName, SplitSet, split_set
 from i2s_spec.gguf.writer import Progress
-from i2s_spec.schema.faults import KEY_COUNT_SPAN, MAGIC, TENSOR_COUNT_SPAN, data_start, order_prefix
+from i2s_spec.schema.faults import ALIGNMENTS, KEY_COUNT_SPAN, MAGIC, TENSOR_COUNT_SPAN, data_start, order_prefix
 from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
 from i2s_spec.schema.types import ValueType, padded
 
@@ -182,6 +182,8 @@ def _groups(file: File, into: PartSize) -> tuple[list[_Group], str]:
     index, base, alignment = file.index, _data_start(file), file.alignment or DEFAULT_ALIGNMENT
     if not index.tensors:
         raise ValueError("there is nothing to split: the file has no tensors")
+    if len(index.tensor_places) < index.tensors:
+        raise ValueError("a tensor's name occurs twice in the file; i2s lint says which")
     order = _checked_order(file)
     offsets = [index.tensor(i).offset for i in order]
     ends = [*offsets[1:], file.size - base]
@@ -336,8 +338,9 @@ def merge(
 @contextmanager
 def _whole(file: File) -> Iterator[File]:
     """The model that a file is the first part of; the file itself if it is none."""
-    if file.fault is not None:
-        raise file.fault
+    unusable = (error for error in file.passed if error.fault in ALIGNMENTS)  # which loaders refuse
+    if (fault := file.fault or next(unusable, None)) is not None:
+        raise fault
     whole = split_set(file)
     if whole is None:
         yield file

@@ -378,7 +378,7 @@ def _edited(
     """Prove that nothing from the data section on is changed, lint the new header, and write the file or its header."""
     source, file = made.source, _file(made.source)
     start, before = _after_header(file), _after_header(original)
-    changed_data = any(change.old.stop > max(before, 0) for change in source.changes())
+    changed_data = any(change.old.stop > before for change in source.changes())
     same_infos = _infos(file) == _infos(original)
     if changed_data or not same_infos or file.size - start != original.size - before:
         if ranges is not None:
@@ -411,8 +411,8 @@ def _edited(
 
 
 def _after_header(file: File) -> int:
-    """Where what follows the header begins: the data section, or the end of a file without tensors."""
-    start = file.data_start if file.index.tensors else file.infos_end
+    """Where the data section begins; the end of a file without tensors, which has none."""
+    start = file.data_start if file.index.tensors else file.size
     assert start is not None
     return min(start, file.size)
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import written
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import SMALL
 from peers.llama_cpp import log_probabilities, missing
 from peers.programs import PROGRAM
 from transcripts_runner import run
@@ -283,3 +284,15 @@ def test_sizes() -> None:
     assert [part_size(text).nbytes for text in ("1K", "500M", "2G", "1.5g", "4GiB", "1GB")] == [
         1000, 500_000_000, 2_000_000_000, 1_500_000_000, 4 << 30, 1_000_000_000,
     ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::i2s_spec.errors.ReadOnWarning")
+@pytest.mark.parametrize("name", share(sorted(SMALL)))
+def test_broken_files_come_back_or_are_refused(tmp_path: Path, name: str) -> None:
+    try:
+        found = split(SMALL[name].data, tmp_path / "p", PartSize(parts=2))
+    except (ValueError, i2s.FormatError):
+        assert list(tmp_path.iterdir()) == []
+        return
+    back = joined(Path(found.parts[0].path), tmp_path / "o.gguf")
+    assert (back == SMALL[name].data) == (not found.differs)

@@ -101,6 +101,17 @@ def record(file: File, name: str) -> bytes | None:
     return file.source.read(span.start, span.stop - span.start)
 
 
+@pytest.mark.parametrize("behind", [0, 3, 11, 40])
+def test_a_file_without_tensors(tmp_path: Path, behind: int) -> None:
+    """Such files end with their last key, with padding, or with something else."""
+    data = written(lambda writer: writer.add("general.name", "x" * 9)) + bytes(behind)
+    for text in ("", "abc", "y" * 50):
+        done = edited(data, tmp_path / "o.gguf", f"general.name={text}:str", force=True)
+        file = i2s.open((tmp_path / "o.gguf").read_bytes())
+        assert file.metadata["general.name"] == text
+        assert file.size == done.size
+
+
 def test_values_and_types(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.gguf"
     words = [
