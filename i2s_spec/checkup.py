@@ -86,8 +86,8 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
     :param threads: how many threads read the weights
     :param progress: called now and then with the bytes of payload that were read, and those to read
-    :param deep: also read all weights for their layout, and run the model: whether its outputs are finite, and whether it
-        predicts a text as it should (`model.text.deep_checks`)
+    :param deep: also read all weights for their layout, run the model: whether its outputs are finite, and whether it
+        predicts a text as it should, and render its chat template (`model.text.deep_checks`)
     :returns: the results; no fault of the file raises an exception
     """
     before = _state(origin)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
     from i2s_spec.draw.terminal import Line
     from i2s_spec.inspect.kind import RecognisedKind
+    from i2s_spec.model.text.template_engines import TemplateChecks
 
 SCHEMA_VERSION: Final = 1
 
@@ -66,7 +67,7 @@ _GROUPS: Final = (
     "--deep",
     is_flag=True,
     help="Also read all weights for their layout, and run the model: whether its values are finite, and whether it "
-    "predicts a text as it should.",
+    "predicts a text as it should; and render its chat template with the engines that are installed: the same tokens?",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
@@ -77,8 +78,9 @@ def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, qu
     The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
     layout that the weights show. A conversion is recommended if recorded runs show that a program computes such a file.
 
-    --deep takes minutes for a model of 2B parameters; a test by a text is given up after 15 minutes. Of a FOLDER, every
-    *.gguf file in it gets a line.
+    --deep takes minutes for a model of 2B parameters; a test by a text is given up after 15 minutes. The chat template
+    is rendered in processes with limits, by Jinja as transformers runs it (extra [chat]) and by llama.cpp ([runtimes]).
+    Of a FOLDER, every *.gguf file in it gets a line.
 
     Exit code: that of `i2s lint FILE`, of the worst file in a FOLDER; with --deep also 1 if the model is wrong.
     """
@@ -212,6 +214,7 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     if found.deep is not None:
         yield []
         yield from found.deep.lines()
+        yield from _template(found.deep.template, width)
     if found.verdicts and not other:
         yield []
         yield from _runtimes(found, width)
@@ -269,6 +272,18 @@ def _sound_words(found: Checkup) -> tuple[str, str]:
     return (
         ("yes, no findings", "green") if found.refusal is None else ("no findings, but it cannot be run here", "yellow")
     )
+
+
+def _template(found: TemplateChecks | None, width: int) -> Iterator[Line]:
+    """What engines make of the chat template."""
+    from i2s_spec.draw.terminal import Piece
+
+    if found is None:
+        return
+    yield []
+    yield [Piece("Is its chat template the same to the engines?  ", "bold"), Piece(*found.words)]
+    for text, style in found.remarks():
+        yield from _wrapped(text, width, style=style)
 
 
 def _left_out(found: Checkup, width: int) -> Iterable[Line]:

@@ -22,7 +22,7 @@ _WIDTH = "100"
 #: What every new rule or layout changes in the output of commands that are not about it, and what stands for it: how many
 #: rules there are, which layouts there are or random weights may have, and the score of the one next to the right one.
 _DECLARED = (
-    (re.compile(r"\b[\d,]+ rules checked"), "N rules checked"),
+    (re.compile(r"\b[\d,]+ rules checked(?: and [\d,]+ left out)?"), "N rules checked"),
     (re.compile(r"(?<=possible: )interleave-128, .*|(?<=there are )interleave-128, .*"), "LAYOUTS"),
     (re.compile(r'(?<="hypotheses": )\[\{"name": "interleave-128".*\](?=, "would_tell")'), "LAYOUTS"),
     (re.compile(r"[\d,]+ (?=in the next best layout)"), "N "),

@@ -27,8 +27,8 @@ def library_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.
     class InThisProcess(subprocess.CompletedProcess[bytes]):
         @classmethod
         def run(cls, command: list[str], input: bytes, **_: Any) -> InThisProcess:
-            reply = chat_template_worker._render(json.loads(input))
-            return cls(command, 0, json.dumps(reply).encode(), b"")
+            replies = map(json.dumps, chat_template_worker.answers(json.loads(input)))
+            return cls(command, 0, "".join(f"{reply}\n" for reply in replies).encode(), b"")
 
     monkeypatch.setattr(chat, "run_worker", InThisProcess.run)
 

@@ -6,7 +6,8 @@
     perplexity              perplexity by the convention of llama.cpp
     likelihood              which hypothesis about a file is right: the loss of its model under each, on a text
       hypotheses            the possible mistakes of a file, each as a change of a model
-    deep_checks             whether outputs are finite, and the test by a text, for `i2s doctor --deep`
+    template_engines        the file's chat template in Jinja and in llama.cpp: the same texts and tokens?
+    deep_checks             whether outputs are finite, the test by a text, and the engines, for `i2s doctor --deep`
 
 A line calls those that are indented below it; besides, `likelihood` takes the losses of tokens from `perplexity`, which
 checks tokens with `generate`.

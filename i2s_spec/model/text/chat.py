@@ -13,6 +13,7 @@ special tokens, and of text of the participants, which is not, so text that a us
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,8 @@ TEMPLATE_CHARACTERS: Final = 1 << 20
 
 #: The key that holds a template.
 KEY: Final = "tokenizer.chat_template"
+#: The key of another one for conversations with tools, which only some files have.
+TOOLS_KEY: Final = f"{KEY}.tool_use"
 
 ROLES: Final = ("system", "user", "assistant")
 
@@ -168,14 +171,64 @@ def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) ->
     return FORMATS["plain"]
 
 
-def template_of(metadata: Mapping[str, Any]) -> str | None:
+def template_of(metadata: Mapping[str, Any], key: str = KEY) -> str | None:
     """The chat template of a file, as text; None if it has none. It is an untrusted program: escape it, do not run it."""
-    value = metadata.get(KEY)
+    value = metadata.get(key)
     return value if isinstance(value, str) else None
 
 
+#: Signals of a program that fails by itself.
+_CRASHES: Final = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+
 #: The program of the process that renders.
 run_worker = subprocess.run
+
+
+def ask_engine(
+    request: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY_BYTES
+) -> tuple[list[dict[str, Any]], str]:
+    """The replies of `chat_template_worker` in a process of its own, and why it ended before the last; empty if it did not.
+
+    :param request: what the worker reads, without its limits
+    :param seconds: of processor time; the process is given up after twice as many and five
+    :param memory: bytes
+    """
+    limits = {"seconds": seconds, "memory": memory, "path": sys.path}
+    script = str(Path(__file__).with_name("chat_template_worker.py"))
+    output, ended = b"", ""
+    try:
+        done = run_worker(
+            [sys.executable, "-I", "-S", script],
+            input=json.dumps({**request, **limits}).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=2 * seconds + 5,
+            check=False,
+            env={},
+        )
+        output = done.stdout
+        if done.returncode != 0:
+            ended = f"it took more than {seconds:g} seconds or {memory >> 20} MB, and was stopped"
+            if -done.returncode in _CRASHES:
+                ended = f"it ended with {signal.Signals(-done.returncode).name}"
+    except subprocess.TimeoutExpired as error:
+        output, ended = error.stdout or b"", f"it did not end within {seconds:g} seconds"
+    lines = output.splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith(b"\n")], ended
+
+
+def context_of(
+    messages: Sequence[Message | Mapping[str, Any]],
+    special: Mapping[str, str],
+    answer: bool,
+    tools: Sequence[Any] | None = None,
+) -> dict[str, Any]:
+    """What a template gets, as transformers gives it.
+
+    :param special: the texts of special tokens by name, such as `bos_token`
+    """
+    plain = [message._asdict() if isinstance(message, Message) else dict(message) for message in messages]
+    return {"messages": plain, "tools": tools, "documents": None, "add_generation_prompt": answer, **special}
 
 
 def render(
@@ -212,34 +265,12 @@ def render(
 
     if len(template) > TEMPLATE_CHARACTERS:
         raise fail(f"it has {counted(len(template), 'character')}; the limit is {TEMPLATE_CHARACTERS:,}")
-    request = {
-        "template": template,
-        "context": {
-            "messages": [message._asdict() for message in messages],
-            "bos_token": bos,
-            "eos_token": eos,
-            "add_generation_prompt": answer,
-        },
-        "seconds": seconds,
-        "memory": MEMORY_BYTES,
-        "characters": characters,
-        "path": sys.path,
-    }
-    script = str(Path(__file__).with_name("chat_template_worker.py"))
-    try:
-        done = run_worker(
-            [sys.executable, "-I", "-S", script],
-            input=json.dumps(request).encode(),
-            capture_output=True,
-            timeout=2 * seconds + 5,
-            check=False,
-            env={},
-        )
-    except subprocess.TimeoutExpired:
-        raise fail(f"it did not end within {seconds:g} seconds") from None
-    if done.returncode != 0 or not done.stdout:
-        raise fail(f"it took more than {seconds:g} seconds or {MEMORY_BYTES >> 20} MB, and was stopped")
-    reply = json.loads(done.stdout)
+    context = context_of(messages, {"bos_token": bos, "eos_token": eos}, answer)
+    asked = {"engine": "jinja", "templates": [template], "contexts": [(0, context)], "characters": characters}
+    replies, ended = ask_engine(asked, seconds)
+    if not replies:
+        raise fail(ended)
+    [reply] = replies
     if "missing" in reply:
         raise MissingExtra("rendering a chat template", "chat")
     if "error" in reply:

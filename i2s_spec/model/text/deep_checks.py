@@ -1,4 +1,5 @@
-"""Checks of a file that run its model: whether its outputs are finite, and whether it predicts a text as it should.
+"""Checks of a file that run its model: whether its outputs are finite, whether it predicts a text as it should, and whether
+engines render its chat template alike.
 
 >>> from i2s_spec.convert.trained import open_trained
 >>> from i2s_spec.inspect.identify import identify
@@ -20,6 +21,7 @@ from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.errors import FormatError, counted
 from i2s_spec.model.load import load_model
 from i2s_spec.model.text.likelihood import Likelihood, as_dict, likelihood, lines, read_as
+from i2s_spec.model.text.template_engines import TemplateChecks, template_checks
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -36,24 +38,28 @@ class DeepChecks(NamedTuple):
     """The results.
 
     `finite` says whether all values of a few tokens are finite, None if the model cannot be run; then `why_not` says why.
-    `first` is the first value that is not. `likelihood` is the test by a text.
+    `first` is the first value that is not. `likelihood` is the test by a text, `template` the chat template in the engines
+    that render it, None if there is none.
     """
 
     finite: bool | None
     likelihood: Likelihood
     why_not: str = ""
     first: str = ""
+    template: TemplateChecks | None = None
 
     @property
     def sound(self) -> bool:
-        """Whether neither check found anything wrong."""
-        return self.finite is not False and not self.likelihood.wrong
+        """Whether no check found anything wrong. Engines that render a template differently are no fault of the model."""
+        broken = self.template is not None and bool(self.template.broken)
+        return self.finite is not False and not self.likelihood.wrong and not broken
 
     def as_dict(self) -> dict[str, Any]:
         """The results as plain data; the test by a text as `identify.schema.json` describes it."""
         return {
             "finite": self.finite, "first": self.first or None, "why_not": self.why_not or None,
             "likelihood": as_dict(self.likelihood),
+            "template": None if self.template is None else self.template.as_dict(),
         }  # fmt: skip
 
     def lines(self) -> Iterator[Line]:
@@ -73,16 +79,17 @@ class _OutOfTimeError(Exception):
 def deep_checks(
     file: File, identified: Identification, threads: int | None = None, seconds: float = MOST_SECONDS
 ) -> DeepChecks:
-    """Run the model of a file.
+    """Run the model of a file, and render its chat template.
 
     :param file: an open file, :param identified: what was found of it, from which its I2_S tensors are read
     :param threads: how many threads may work
     :param seconds: after this time, the test by a text is given up
     """
+    template = template_checks(file)
     if file.size > MOST_BYTES or file.fault is not None:
         large = f"the file has more than {counted(MOST_BYTES, 'byte')}"
         why = large if file.fault is None else f"the file cannot be read whole, because of {file.fault.code}"
-        return DeepChecks(None, Likelihood(why_not=why), why)
+        return DeepChecks(None, Likelihood(why_not=why), why, template=template)
     dialect = read_as(identified)
     finite, first, why = _finite(file, str(dialect), threads)
     end = monotonic() + seconds
@@ -99,7 +106,7 @@ def deep_checks(
         found = Likelihood(
             why_not=f"it was given up after {seconds:,.0f} seconds; i2s identify --likelihood has no limit"
         )
-    return DeepChecks(finite, found, why, first)
+    return DeepChecks(finite, found, why, first, template)
 
 
 def _finite(file: File, dialect: str, threads: int | None) -> tuple[bool | None, str, str]:
