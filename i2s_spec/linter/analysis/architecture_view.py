@@ -122,7 +122,13 @@ class ArchitectureView:
     def declares(self, name: str) -> bool:
         """Whether the declared architecture, if there is one, has a tensor of this name in this file."""
         spec = self.declaration(name)
-        return spec is not None and spec.when != ("dense" if self.has_experts else "experts")
+        return spec is not None and self.takes(spec, layer_of(name))
+
+    def takes(self, spec: TensorSpec, layer: int | None) -> bool:
+        """Whether a layer of this file has a declared tensor, by the kind of the layer and whether there are experts."""
+        if spec.when in ("dense", "experts"):
+            return (spec.when == "experts") == self.has_experts
+        return not spec.when or self.h is None or self.h.has(spec.when, layer)
 
     def declaration(self, name: str) -> TensorSpec | None:
         """The declaration of a tensor's name; None if the architecture is not declared, or has no such tensor."""
