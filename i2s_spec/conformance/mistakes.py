@@ -31,6 +31,10 @@ NOT_IN_MODELS: Final = {
     "rope-scale-ignored": "no model of the suite scales positions",
     "pooling-last": "every embedding model of the suite takes the last token",
     "type-read-as-codes": "no model of the suite has projections of F32, F16, BF16 or TQ2_0",
+    **dict.fromkeys(
+        ("window-ignored", "window-everywhere", "window-one-more", "window-one-less"),
+        "no prompt of the suite is longer than a window",
+    ),
     "table-read-as-halves": "no model of the suite has an embedding table of F32 or BF16",
 }
 

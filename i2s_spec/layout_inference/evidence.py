@@ -8,7 +8,7 @@ which rows of queries and keys are rotated together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.codec.buffers import as_kind, packed, zeros
@@ -424,13 +424,22 @@ class PairOrder(NamedTuple):
 def pair_order(found: LayoutEvidence) -> PairOrder:
     """The order of rows in the queries and keys of a file, read in the layout that was decided, or canonically."""
     each = found.decided or named(CANONICAL.layout.name)
+    return order_of_rows(
+        (counted.rows_base(each.in_rows), found.roles.key_heads if ROTATED[role] else found.roles.heads)
+        for (_, role), counted in found.counts.items()
+        if role in ROTATED
+    )
+
+
+def order_of_rows(matrices: Iterable[tuple[memoryview[Any], int]]) -> PairOrder:
+    """The order that matrices of queries and keys show.
+
+    :param matrices: of each, a number for every row that grows with its weights (uint32, below 2^20), and the number
+        of its heads
+    """
     sums = [0.0, 0.0]
     many = 0
-    for (_, role), counted in found.counts.items():
-        if role not in ROTATED:
-            continue
-        heads = found.roles.key_heads if ROTATED[role] else found.roles.heads
-        rows = counted.rows_base(each.in_rows)
+    for rows, heads in matrices:
         if not heads or not len(rows) or len(rows) % (2 * heads):
             continue
         scores = [profiles.count_score(*pairs) for pairs in (_halves(rows, heads), (_every(rows), _every(rows[1:])))]

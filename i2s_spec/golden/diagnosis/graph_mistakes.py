@@ -42,6 +42,23 @@ def each_of(ops: str | tuple[str, ...], **changes: Any) -> Callable[[Model], Mod
     return apply
 
 
+def windows(of: Callable[[int, int], int]) -> Callable[[Model], Model | None]:
+    """Every layer with another window, which a function gives for its own (0 for none) and for the model's."""
+
+    def apply(model: Model) -> Model | None:
+        found = [node.settings["window"] for node in model.graph if node.op == "soft_max"]
+        widest = max(found, default=0)
+        if not widest or all(of(own, widest) == own for own in found):
+            return None
+
+        def change(node: Node) -> Node:
+            return node.replace(window=of(node.settings["window"], widest)) if node.op == "soft_max" else node
+
+        return model.replace(graph=mapped(model.graph, change))
+
+    return apply
+
+
 def mapped(graph: Graph, change: Callable[[Node], Node]) -> Graph:
     """The graph with every node changed."""
     return replace(graph, nodes=tuple(change(node) for node in graph))

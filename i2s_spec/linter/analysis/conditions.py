@@ -17,6 +17,7 @@ from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.schema import kinds
+from i2s_spec.schema.keys import FLOATS
 
 #: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000
@@ -159,6 +160,25 @@ def layers_read(subject: Subject) -> bool:
     return subject.file.fault is None and any(
         _is_in_layer(subject.name(row)) for row, _ in islice(subject.i2s(), LOOKED_AT)
     )
+
+
+@analysis
+def float_queries_read(subject: Subject) -> bool:
+    """models of declared architectures with attn_q and attn_k stored as floats, read whole, without a reference"""
+    if (
+        subject.reading.mode != "full"
+        or subject.on_server
+        or subject.weights is not None
+        or subject.file.fault is not None
+    ):
+        return False
+    known = architecture_view(subject)
+    return known.is_declared and any(row.type in FLOATS and row.name.endswith("attn_q.weight") for row in known.rows)
+
+
+def queries_read(subject: Subject) -> bool:
+    """files with I2_S matrices of layers, or with queries stored as floats, that are read, without a reference"""
+    return layers_read(subject) or float_queries_read(subject)
 
 
 def _is_in_layer(name: bytes) -> bool:

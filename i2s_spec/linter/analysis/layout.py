@@ -11,16 +11,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import FormatError
-from i2s_spec.linter.analysis.conditions import layers_read
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.conditions import float_queries_read, layers_read
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.schema.keys import FLOATS
 
 if TYPE_CHECKING:
-    from i2s_spec.layout_inference.evidence import LayoutEvidence
+    from i2s_spec.gguf.tensor import Tensor
+    from i2s_spec.layout_inference.evidence import LayoutEvidence, PairOrder
     from i2s_spec.schema.dialect import CodeMap
 
 #: Most bytes of payloads for which every layer is examined, and the number of layers for larger files.
 SMALL: Final = 1 << 24
 LAYERS: Final = 2
+#: The number of layers whose queries and keys are read again where they are floats, and the bytes read at once.
+FLOAT_LAYERS: Final = 8
+_READ: Final = 1 << 22
+#: Columns that are added up apart (`codec.float_passes`).
+_COLUMNS: Final = 32
 
 
 class Ahead(NamedTuple):
@@ -94,3 +102,63 @@ def code_counts(subject: Subject) -> Iterator[tuple[int, int, int, int]]:
     """How often the codes 0 to 3 occur in each payload."""
     survey = subject.survey
     return map(survey.counts, range(len(survey))) if survey is not None else iter(())
+
+
+@analysis
+def query_order(subject: Subject) -> PairOrder | None:
+    """Which rows of queries and keys are rotated together; None if no weights that could show it are read."""
+    found = weight_layout(subject)
+    if found is not None:
+        from i2s_spec.layout_inference.evidence import pair_order
+
+        return pair_order(found)
+    return _float_order(subject) if float_queries_read(subject) else None
+
+
+def _float_order(subject: Subject) -> PairOrder | None:
+    """The same for matrices stored as floats: the magnitudes of a row added up stand for its density."""
+    from i2s_spec.layout_inference.evidence import ROTATED, order_of_rows
+
+    known = architecture_view(subject)
+    h = known.h
+    if h is None or h.rope_dims not in (0, h.head_dim):
+        return None
+    tensors: dict[int, list[tuple[Tensor, int]]] = {}
+    for row in known.rows:
+        role = row.name.removesuffix(".weight").rpartition(".")[2]
+        if role not in ROTATED or row.layer is None or row.i < 0 or row.type not in FLOATS:
+            continue
+        tensor, own = subject.file.tensors.by_index(row.i), h.at(row.layer)
+        if len(row.ne) == 2 and row.ne[0] % _COLUMNS == 0:
+            tensors.setdefault(row.layer, []).append((tensor, own.heads_kv if ROTATED[role] else own.heads))
+    layers = sorted(tensors)
+    few = min(FLOAT_LAYERS, len(layers))
+    chosen = [layers[i * (len(layers) - 1) // max(1, few - 1)] for i in range(few)]
+    found = ((_magnitudes(subject, tensor), heads) for layer in chosen for tensor, heads in tensors[layer])
+    return order_of_rows((rows, heads) for rows, heads in found if rows is not None)
+
+
+def _magnitudes(subject: Subject, tensor: Tensor) -> memoryview[int] | None:
+    """The magnitudes of each row of floats added up, uint32, the largest 2^19; None where one is infinite or NaN."""
+    from array import array
+
+    from i2s_spec.codec import _floats
+    from i2s_spec.codec.isa import chosen, table
+
+    cols, rows = tensor.ne
+    kind = tensor.type.name if tensor.type is not None else ""
+    size = cols * (4 if kind == "F32" else 2)
+    kernel, step = chosen(table(_floats.kernel_sets())).row, max(1, _READ // size)
+    sums: list[float] = []
+    for first in range(0, rows, step):
+        many = min(step, rows - first)
+        lanes = memoryview(bytearray(many * _COLUMNS * 4))
+        words = subject.file.source.read(tensor.span.start + first * size, many * size)
+        if _floats.sums(kernel, _floats.KINDS[kind], words, cols // _COLUMNS, lanes.cast("f", (many, _COLUMNS))):
+            return None
+        flat = lanes.cast("f")
+        sums += [sum(flat[at : at + _COLUMNS]) for at in range(0, len(flat), _COLUMNS)]
+    largest = max(sums)
+    if not 0 < largest < float("inf"):
+        return None
+    return memoryview(array("I", (int(each / largest * (1 << 19)) for each in sums)))

@@ -24,7 +24,7 @@ from i2s_spec.gguf.split_set import part_name
 from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.coverage import CONTENTS, unchecked
-from i2s_spec.linter.analysis.layout import weight_layout
+from i2s_spec.linter.analysis.layout import query_order, weight_layout
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import (
     FileReport,
@@ -212,8 +212,9 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     `split`, as a `Split`, of a part of a split model, and then `tensors` and `types` are those of all parts if it is
     complete; `rules`, how many were checked, and `ignored`, how many of the profile were not; `reading`, how much of the
     weights was requested, and `read`, how many bytes of the file were read, None if the header ends too early; `layout`,
-    whether the weights decide it: `decided`, `undecided`, or None if no rule examined it; `unchecked`, what no rule
-    examined. None for a file that is not GGUF
+    whether the weights decide it: `decided`, `undecided`, or None if no rule examined it; `row_order`, the same of the
+    order of the rows of queries and keys that are stored as floats; `unchecked`, what no rule examined.
+    None for a file that is not GGUF
     """
     if subject.file.version is None:
         return None
@@ -239,6 +240,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "ignored": subject.ignored,
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
         "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
+        "row_order": _row_order(subject),
         "unchecked": [each for each in unchecked(subject) if each != CONTENTS],
         **({} if split is None else {"split": split._asdict()}),
     }
@@ -261,6 +263,14 @@ def _layout(subject: Subject) -> str | None:
     """Whether the weights decided their layout, if a rule examined it."""
     asked = subject.results.get(weight_layout.__wrapped__)  # type: ignore[attr-defined]
     return None if asked is None else "undecided" if asked.usual is None else "decided"
+
+
+def _row_order(subject: Subject) -> str | None:
+    """Whether floats decided which rows are rotated together, if a rule examined it."""
+    asked = subject.results.get(query_order.__wrapped__)  # type: ignore[attr-defined]
+    if asked is None or subject.results.get(weight_layout.__wrapped__) is not None:  # type: ignore[attr-defined]
+        return None
+    return "undecided" if asked.order is None else "decided"
 
 
 def what(about: Mapping[str, Any]) -> str:
@@ -299,6 +309,8 @@ def sentence(about: Mapping[str, Any]) -> str:
     how = "" if read == size else {"none": " (header only)", "sample": " (weights sampled)"}.get(about["reading"], "")
     amount = f"all {size}" if read == size else f"{read} of {size}"
     doubt = "; the weights do not show their layout" if about["layout"] == "undecided" else ""
+    if about.get("row_order") == "undecided":  # records of runs before it lack it
+        doubt += "; the weights do not show in which order the rows of attn_q and attn_k are"
     left = f"; not checked: {'; '.join(about['unchecked'])}" if about["unchecked"] else ""
     return f"{what(about)}; {rules}, {amount} read{how}{doubt}{left}"
 

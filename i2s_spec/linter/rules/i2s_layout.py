@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.conditions import compared_with_reference, layers_read
+from i2s_spec.linter.analysis.conditions import compared_with_reference, layers_read, queries_read
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.layout import code_counts, code_totals, weight_code_map, weight_layout
+from i2s_spec.linter.analysis.layout import code_counts, code_totals, query_order, weight_code_map, weight_layout
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
+from i2s_spec.schema.keys import FLOATS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -107,33 +108,38 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
       "but {arch} rotates {want}: {comparisons:comparison scores|comparisons score} {halves} for the "
       "halves of heads, {neighbors} for "
       "neighbors",
-      severity=WARNING, clause="7.7", when=layers_read, weights=WeightUse.LAYERS)  # fmt: skip
+      severity=WARNING, clause="7.7", when=queries_read, weights=WeightUse.LAYERS)  # fmt: skip
 def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 
     Why: rotary embedding combines pairs of rows of a head, and training makes the two rows of a pair similar: they have
     about the same number of nonzero weights. Converters permute the rows for architectures that rotate neighboring rows
     (llama), and do not permute them for those that rotate the halves of a head (bitnet). With the wrong order a model
-    still writes text, but its perplexity doubles. Random weights show no order.
+    still writes text, but its perplexity doubles. Random weights show no order. Of matrices stored as floats (F32, F16,
+    BF16), the magnitudes of a row added up stand for its density, in eight layers at most.
 
     Example: a bitnet-b1.58 file whose rows were permuted by a converter for llama.
 
     Fix: convert the checkpoint again under the right architecture. 'i2s identify FILE --likelihood' compares both
     orders on a text.
     """
-    found, known = weight_layout(subject), architecture_view(subject)
-    if found is None or not known.is_declared:
+    known = architecture_view(subject)
+    if not known.is_declared:
         return
-    from i2s_spec.layout_inference.evidence import ROTATED, pair_order
+    pairs = query_order(subject)
+    if pairs is None or pairs.order is None or pairs.order == known.model.rope:
+        return
+    found = weight_layout(subject)
+    if found is not None:
+        from i2s_spec.layout_inference.evidence import ROTATED
 
-    pairs = pair_order(found)
-    if pairs.order is None or pairs.order == known.model.rope:
-        return
-    first = min(
-        (matrix for matrix in found.roles.matrices.values() if matrix.role in ROTATED), key=lambda each: each.start
-    )
+        matrices = (matrix for matrix in found.roles.matrices.values() if matrix.role in ROTATED)
+        span = _span(subject, min(matrices, key=lambda each: each.start))
+    else:
+        row = next(row for row in known.rows if row.type in FLOATS and row.name.endswith("attn_q.weight"))
+        span = subject.name_span(row.i)
     yield rows_for_other_rotation.at(
-        _span(subject, first), got=TrustedText(_ROTATED[pairs.order]), want=TrustedText(_ROTATED[known.model.rope]),
+        span, got=TrustedText(_ROTATED[pairs.order]), want=TrustedText(_ROTATED[known.model.rope]),
         arch=TrustedText(known.model.name), comparisons=pairs.comparisons, halves=TrustedText(f"{pairs.halves:,.0f}"),
         neighbors=TrustedText(f"{pairs.neighbors:,.0f}"),
     )  # fmt: skip

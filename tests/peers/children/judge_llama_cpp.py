@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # which Python leaves out where PYTHONSAFEPATH is set
+
 from llama_library import Batch, load_ggml, load_llama
 
 #: Bounds for one file: seconds, and bytes of address space.

@@ -10,6 +10,8 @@ import os
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # which Python leaves out where PYTHONSAFEPATH is set
+
 from llama_library import ROOM, load_ggml, load_llama
 
 

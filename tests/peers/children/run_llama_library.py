@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))  # which Python leaves out where PYTHONSAFEPATH is set
+
 from llama_library import Batch, ContextParameters, ModelParameters
 
 CONTEXT = 256
