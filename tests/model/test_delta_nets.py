@@ -24,6 +24,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import delta_net, transcendental
+from i2s_spec.model.text.likelihood import likelihood
 from i2s_spec.schema.architectures import ARCHITECTURES, PREFIX, hyperparameters
 
 TOKENS = [3, 99, 250, 7, 7, 41, 11, 12, 200, 5, 5, 31]
@@ -252,6 +253,20 @@ def test_layers_for_later_tokens_are_declared_and_not_computed() -> None:
 def test_what_has_no_meaning_is_refused(keys: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         load_model(with_keys(plain(), **keys), threads=1, force=True)
+
+
+def test_sizes_that_contradict_each_other_are_found() -> None:
+    for keys in ({"ssm__inner_size": Value("u32", 200)}, {"ssm__group_count": Value("u32", 3)}):
+        assert "M004" in {found.code for found in lint(with_keys(plain(type="Q2_0"), **keys)).findings}
+
+
+def test_the_likelihood_of_a_model_with_layers_of_two_kinds() -> None:
+    with open_file(plain(type="Q2_0")) as file:
+        found = likelihood(file, threads=1)
+    assert (found.why_not, bool(found.standings)) == ("", True)
+    assert not [
+        each for each in found.standings if each.name.startswith("layers") and each.name.endswith("and 3 exchanged")
+    ]
 
 
 def test_sections_that_take_every_pair_change_nothing() -> None:

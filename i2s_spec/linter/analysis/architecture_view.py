@@ -270,9 +270,14 @@ class ArchitectureView:
             return False
         return not self.experts_contradict or any(_EXPERTS in row.name for row in self.rows)
 
-    @cached_property
+    @property
     def h(self) -> Hyperparameters | None:
         """The sizes of the model, or None if the metadata do not give them; a rule on metadata then says why."""
+        return None if isinstance(self.sizes, FormatError) else self.sizes
+
+    @cached_property
+    def sizes(self) -> Hyperparameters | FormatError | None:
+        """The sizes of the model, or why the metadata do not give them."""
         if not self.is_declared:
             return None
         metadata: dict[str, Any] = {}
@@ -288,8 +293,8 @@ class ArchitectureView:
             metadata.pop(f"{self.name}.expert_count", None)
         try:
             return hyperparameters(metadata, tokens=self.tokens)
-        except FormatError:
-            return None
+        except FormatError as error:
+            return error
 
     # --- vocabulary -----------------------------------------------------------------------------------------------
 
