@@ -280,8 +280,10 @@ class Operations:
         layer, parts = node.layer or 0, []
         fading = transcendental.exp(gate.astype(np.float64)).astype(np.float32)
         for each in run.sequences:
-            inputs = (value[each.start : each.stop] for value in (q, k, v, fading, beta))
-            part, after = delta_net.delta_rule(*inputs, each.cache.state("states", layer), node.settings["heads"])
+            rows, state = slice(each.start, each.stop), each.cache.state("states", layer)
+            part, after = delta_net.delta_rule(
+                q[rows], k[rows], v[rows], fading[rows], beta[rows], state, node.settings["heads"]
+            )
             each.cache.replace_state("states", layer, after)
             parts.append(part)
         return np.concatenate(parts)
