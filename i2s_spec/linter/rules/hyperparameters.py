@@ -96,13 +96,10 @@ def key_value(subject: Subject) -> Iterator[Finding]:
                 known.keys.value_span(key.name), got=_words(got), want=TrustedText(want), key=TrustedText(key.name)
             )
     error = known.sizes
-    if (
-        isinstance(error, FormatError)
-        and error.fault is KEY_VALUE
-        and (key := str(error.details["key"])) not in reported
-    ):
-        reported.add(key)
-        yield key_value.at(known.keys.value_span(key), got=error.got, want=error.want, **error.details)
+    if isinstance(error, FormatError) and error.fault is KEY_VALUE and str(error.details["key"]) not in reported:
+        name = str(error.details["key"])
+        reported.add(name)
+        yield key_value.at(known.keys.value_span(name), got=error.got, want=error.want, **error.details)
     loader = loader_view(subject)
     for name in () if loader is None else loader.keys:
         value = loader.number(name) if loader is not None and name not in reported else None
