@@ -35,7 +35,7 @@ from i2s_spec.testing.common_faults import mishaps
     default="bitnet-b1.58",
     show_default=True,
     help=f"The architecture: {', '.join(ARCHITECTURES)} (qwen3 and gemma3 are embedding models, qwen3-lm is Qwen3 as a "
-    "language model), or any that llama.cpp loads, such as qwen35.",
+    "language model), or any that llama.cpp loads, such as qwen3next.",
 )
 @click.option("--layers", type=int, metavar="N", help="Number of layers.")
 @click.option("--embd", type=int, metavar="N", help="Width of the hidden state, a multiple of 128.")

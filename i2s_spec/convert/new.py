@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from i2s_spec.convert.made_up_vocabulary import SyntheticVocabulary
 from i2s_spec.convert.recipes import (
     CHAT_TEMPLATE,
+    INTERVAL,
+    KERNEL,
     LAST_TOKEN,
     RECIPES,
+    ROTATED,
     SHAPES,
     TYPES,
     WINDOW,
@@ -29,7 +32,7 @@ from i2s_spec.convert.recipes import (
     WeightKinds,
 )
 from i2s_spec.errors import counted, quote
-from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, Placed
+from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, DeltaNet, Hyperparameters, Placed
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.keys import MAX_LAYERS, OPTIONAL
 
@@ -287,6 +290,12 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
             f"together they must be a multiple "
             f"of {BLOCK}, so that rows are whole blocks, up to {MOST_COLUMNS:,}"
         )
+    more: dict[str, Any] = {"rope_dims": head_dim}
+    if architecture.delta_nets:
+        interval = min(INTERVAL, size.layers)
+        kinds = tuple((layer + 1) % interval > 0 for layer in range(size.layers))
+        net = DeltaNet(kinds, KERNEL, head_dim, size.heads_kv, size.heads)
+        more = {"rope_dims": max(2, head_dim // ROTATED // 2 * 2), "net": net}
     return Hyperparameters(
         layers=size.layers,
         embd=size.embd,
@@ -298,8 +307,8 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
         vocab=size.vocab,
         context=size.context,
         rope_base=recipe.rope_base,
-        rope_dims=head_dim,
         eps=recipe.eps,
+        **more,
     )
 
 
@@ -328,6 +337,13 @@ def _values(
         "{arch}.rope.freq_base": h.rope_base,
         "{arch}.rope.scaling.type": "linear",
         "{arch}.rope.scaling.factor": 1.0,
+        "{arch}.rope.dimension_sections": (*((h.rope_pairs + 2 - each) // 3 for each in range(3)), 0),
+        "{arch}.ssm.conv_kernel": h.net.kernel,
+        "{arch}.ssm.state_size": h.net.width,
+        "{arch}.ssm.group_count": h.net.key_heads,
+        "{arch}.ssm.time_step_rank": h.net.value_heads,
+        "{arch}.ssm.inner_size": h.net.values,
+        "{arch}.full_attention_interval": min(INTERVAL, h.layers),
         "{arch}.pooling_type": LAST_TOKEN,
         WINDOW: max(1, min(MOST_WINDOW, h.context // 2)),
         "tokenizer.ggml.model": recipe.tokenizer,
@@ -358,6 +374,8 @@ def _data(
     if spec.role == "norm":
         doublings = random_weights.halvings_of(ne[0]) * (times - 1) if name == _LAST_NORM and times > 1 else 0
         return partial(random_weights.near_one, seed, name, prod(ne), kind, doublings, byte_order)
+    if spec.role == "decay":
+        return partial(random_weights.near_one, seed, name, prod(ne), kind, 0, byte_order, -1)
     halvings = random_weights.halvings_of(ne[0]) * times
     if kinds.rotation is not None or kind != "F16":
         return partial(random_weights.table, seed, name, ne, kind, kinds.rotation, halvings, byte_order)

@@ -116,6 +116,14 @@ _QWEN3_LM_KEYS: Final = (
     "tokenizer.chat_template", "general.quantization_version",
 )  # fmt: skip
 
+_QWEN35_KEYS: Final = (
+    *_SIZES, "{arch}.rope.dimension_sections", "{arch}.rope.freq_base", "{arch}.attention.layer_norm_rms_epsilon",
+    "{arch}.attention.key_length", "{arch}.attention.value_length", "general.file_type", "{arch}.ssm.conv_kernel",
+    "{arch}.ssm.state_size", "{arch}.ssm.group_count", "{arch}.ssm.time_step_rank", "{arch}.ssm.inner_size",
+    "{arch}.full_attention_interval", "{arch}.rope.dimension_count",
+    *_QWEN3_LM_KEYS[_QWEN3_LM_KEYS.index("tokenizer.ggml.model") :],
+)  # fmt: skip
+
 _GEMMA3_KEYS: Final = (
     *_EMBEDDING_KEYS, "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.ggml.add_space_prefix",
     "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.unknown_token_id",
@@ -161,7 +169,16 @@ RECIPES: Final = {
         lacking=(*_VERSION, (WINDOW, "{arch}.attention.layer_norm_rms_epsilon")),
         multiplies_embedding=True,
     ),
+    "qwen35": Recipe(
+        _QWEN35_KEYS, Size(2, 128, 128, 4, 2, 272, 512), made_up_vocabulary.byte_level, 1e7, 1e-6, "gpt2", "qwen35"
+    ),
 }  # fmt: skip
+
+#: In a model with delta nets, the last of so many layers has attention; shorter ones end with it.
+INTERVAL: Final = 4
+#: Tokens that the convolution of a delta net sees, and which part of a head of attention is rotated.
+KERNEL: Final = 4
+ROTATED: Final = 4
 
 #: Named shapes: the sizes of a real model, and the function that makes its vocabulary.
 SHAPES: Final = {

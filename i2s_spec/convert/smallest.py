@@ -4,8 +4,8 @@ Keys and tensors follow from the table of the loader (`schema.llama_cpp`): keys 
 declared for them here, conditions and shapes ask for more of them, and then each required tensor is added with its shape,
 until nothing is missing. Weights are random, and the same arguments give the same bytes on every machine.
 
-    >>> found = plan("qwen35", ChosenSizes())
-    >>> found.keys["qwen35.ssm.inner_size"], found.tensors["blk.0.ssm_out.weight"]
+    >>> found = plan("qwen3next", ChosenSizes())
+    >>> found.keys["qwen3next.ssm.inner_size"], found.tensors["blk.0.ssm_out.weight"]
     (('u32', 64), ((64, 64), 'F16'))
 
 What was tried with libllama, and what it then said, is in the tests (`tests/convert/test_smallest.py`).
@@ -279,7 +279,6 @@ NEEDS: Final[Mapping[str, ArchitectureNeeds]] = {
     "plamo2": ArchitectureNeeds({**_HYBRID, "ssm.group_count": "0"}),
     "plm": ArchitectureNeeds(_DECOMPRESSED),
     "pockettts": ArchitectureNeeds(tensors=_QKV),
-    "qwen35": ArchitectureNeeds(_NEXT, {"layers": 3}, _DELTA_TENSORS),
     "qwen35moe": ArchitectureNeeds(_NEXT, {"layers": 3}, _DELTA_TENSORS),
     "qwen3next": ArchitectureNeeds(_NEXT, {"layers": 3}, _DELTA_TENSORS),
     "qwen4exp": ArchitectureNeeds(_DELTA, tensors=_NO_NGRAMS),

@@ -45,7 +45,8 @@ OFF_STEP: Final = 0.06
 ROUNDS: Final = {
     "scores": 2e-3, "soft_max": 2e-3, "weighted_values": 2e-3, "head": 1e-3, "linear": 1e-3, "norm": 2e-5,
     "norm_weight": 2e-5, "rope": 2e-5, "rotate": 2e-5, "restore": 2e-5, "pool": 2e-5, "expert_shares": 2e-3,
-    "expert_weights": 2e-3, "expert_linear": 1e-3, "sum_experts": 2e-5,
+    "expert_weights": 2e-3, "expert_linear": 1e-3, "sum_experts": 2e-5, "convolve": 2e-5, "sigmoid": 2e-5,
+    "softplus": 2e-5, "unit": 2e-5, "delta_rule": 1e-4,
 }  # fmt: skip
 
 #: The same of products with a matrix of bfloat16, to which a runtime may round their input.

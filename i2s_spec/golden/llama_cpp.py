@@ -232,6 +232,11 @@ GGML_OPS: Final[Mapping[str, GgmlOp]] = {
     "square": GgmlOp("SQR"),
     "silu": GgmlOp("SILU"),
     "gelu": GgmlOp("GELU"),
+    "convolve": GgmlOp("SSM_CONV"),
+    "sigmoid": GgmlOp("SIGMOID"),
+    "softplus": GgmlOp("SOFTPLUS"),
+    "decay": GgmlOp("MUL"),
+    "merge": GgmlOp("RESHAPE"),
 }
 
 

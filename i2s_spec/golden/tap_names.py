@@ -35,7 +35,7 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "attn_out": ("attn_o_out", "kqv_out#1"),
     "kq_soft_max_ext": ("kq_soft_max",),
     "kq_soft_max": ("kq_soft_max_ext",),
-    "kqv_out": ("kqv_merged_cont", "attn_out_raw"),
+    "kqv_out": ("kqv_merged_cont", "attn_out_raw", "attn_pregate"),
     "attn_sub_norm": ("attn_out_norm",),
     "ffn_inp": ("sa_out",),
     "sa_out": ("ffn_inp",),
@@ -47,7 +47,7 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "ffn_sqr(relu)": ("ffn_sqr", "ffn_relu_sqr", "ffn_relu2"),
     "ffn_gate_gelu": ("ffn_gelu",),
     "ffn_silu": ("ffn_gate_silu",),
-    "result_norm": ("norm",),
+    "result_norm": ("norm", "h_nextn"),
     "result_output": ("logits", "output"),
     "embedding": ("pooled", "sentence_embedding"),
 }
@@ -57,6 +57,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "inp_embd": ("model.embed_tokens",),
     "attn_norm": ("model.layers.{i}.input_layernorm",),
     "Qcur": ("model.layers.{i}.self_attn.q_proj",),
+    "Qcur_full": ("model.layers.{i}.self_attn.q_proj",),
     "Kcur": ("model.layers.{i}.self_attn.k_proj",),
     "Vcur": ("model.layers.{i}.self_attn.v_proj",),
     "Qcur_normed": ("model.layers.{i}.self_attn.q_norm",),
@@ -64,6 +65,9 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "attn_sub_norm": ("model.layers.{i}.self_attn.attn_sub_norm", "model.layers.{i}.self_attn.inner_attn_ln"),
     "attn_o_out": ("model.layers.{i}.self_attn.o_proj",),
     "attn_out": ("model.layers.{i}.self_attn.o_proj",),
+    "attn_output": ("model.layers.{i}.self_attn.o_proj",),
+    "attn_post_norm": ("model.layers.{i}.post_attention_layernorm",),
+    "linear_attn_out": ("model.layers.{i}.linear_attn.out_proj",),
     "ffn_norm": ("model.layers.{i}.post_attention_layernorm",),
     "ffn_up": ("model.layers.{i}.mlp.up_proj",),
     "ffn_gate": ("model.layers.{i}.mlp.gate_proj",),
@@ -152,10 +156,16 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "square": ("SQR",),
     "silu": ("SILU",),
     "gelu": ("GELU",),
+    "convolve": ("SSM_CONV",),
+    "sigmoid": ("SIGMOID",),
+    "softplus": ("SOFTPLUS",),
+    "decay": ("MUL",),
+    "unit": ("SCALE", "L2_NORM"),
+    "merge": ("RESHAPE",),
 }
 
 #: Operations of ours whose node has the tensor of the file among its sources, by which it is known whatever it is called.
-OF_TENSORS: Final = frozenset({"embed", "norm_weight", "bias", "scale", "linear", "head"})
+OF_TENSORS: Final = frozenset({"embed", "norm_weight", "bias", "scale", "decay", "linear", "head"})
 
 
 class NodeName(NamedTuple):

@@ -128,6 +128,15 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "expert_scale": Limit("1 ulp", _ulps(1)),
     "weigh_experts": Limit("1 ulp", _ulps(1)),
     "sum_experts": Limit("1e-6 of the largest", _of_largest(1e-6)),
+    "columns": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "merge": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "regroup": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "convolve": Limit("2e-6 of the largest", _of_largest(2e-6)),
+    "sigmoid": Limit("2e-6 of the largest", _of_largest(2e-6)),
+    "softplus": Limit("2e-6 of the largest", _of_largest(2e-6)),
+    "decay": Limit("1 ulp", _ulps(1)),
+    "unit": Limit("4 ulp; 64 where float32 sums are added in order of index", _ulps(64)),
+    "delta_rule": Limit("1e-4 of the largest, where tokens are computed together", _of_largest(1e-4)),
 }
 
 

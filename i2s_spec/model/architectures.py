@@ -217,6 +217,65 @@ def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
     return _pooled(g, x, h, s)
 
 
+#: The epsilon of the norms of queries and keys in delta nets, whatever that of the model is (transformers
+#: models/qwen3_5/modeling_qwen3_5.py, l2norm). llama.cpp takes that of the model, which is the same in published models.
+NET_EPS: Final = 1e-6
+
+
+def qwen35(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
+    """Qwen3.5: gated delta nets in most layers, attention with an output gate in the others."""
+    x = _embedded(g)
+    for i in range(h.computed):
+        with g.in_layer(i):
+            a = g.rms("attn_norm", x, eps=h.eps)
+            o = _delta_net(g, a, h, s) if h.has("delta", i) else _gated_attention(g, a, h.at(i), s)
+            x = g.add("add", "attn_residual", x, o)
+            b = g.rms("attn_post_norm", x, "post_attention_norm", eps=h.eps)
+            u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
+            m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
+            x = g.add("add", "l_out", x, g.linear("ffn_out", m, "ffn_down"))
+    return _logits(g, x, h, s)
+
+
+def _gated_attention(g: Builder, a: str, h: Hyperparameters, s: GraphSettings) -> str:
+    """Attention whose result is multiplied by the sigmoid of a gate; rows of queries and gates alternate, head by head."""
+    both = g.linear("Qcur_full", a, "attn_q")
+    k, v = g.linear("Kcur", a, "attn_k"), g.linear("Vcur", a, "attn_v")
+    q = g.add("columns", "Qcur_reshaped", both, heads=h.heads, start=0, stop=h.head_dim)
+    gate = g.add("columns", "gate_reshaped", both, heads=h.heads, start=h.head_dim, stop=2 * h.head_dim)
+    q = g.rms("Qcur_normed", q, "attn_q_norm", eps=h.eps)
+    k = g.rms("Kcur_normed", g.add("heads", "Kcur", k, heads=h.heads_kv), "attn_k_norm", eps=h.eps)
+    q, k = _rope(g, "Qcur", q, h.heads, h, s), _rope(g, "Kcur", k, h.heads_kv, h, s)
+    o = _attention(g, q, k, v, h, s, soft_max="kq_soft_max")
+    gate = g.add("sigmoid", "gate_sigmoid", g.add("merge", "gate_reshaped", gate))
+    return g.linear("attn_output", g.add("multiply", "attn_gated", o, gate), "attn_output")
+
+
+def _delta_net(g: Builder, a: str, h: Hyperparameters, s: GraphSettings) -> str:
+    """A gated delta net: a convolution over the last tokens, states that learn and forget, and an output gate."""
+    net = h.net
+    qkv, z = g.linear("linear_attn_qkv_mixed", a, "attn_qkv"), g.linear("z", a, "attn_gate")
+    beta = g.add("sigmoid", "beta_sigmoid", g.linear("beta", a, "ssm_beta"))
+    alpha = g.add("bias", "alpha_biased", g.linear("alpha", a, "ssm_alpha"), weights=(g.tensor("ssm_dt.bias"),))
+    gate = g.add("decay", "gate", g.add("softplus", "a_softplus", alpha), weights=(g.tensor("ssm_a"),))
+    mixed = g.add("convolve", "conv_output_raw", qkv, weights=(g.tensor("ssm_conv1d.weight"),))
+    mixed = g.add("silu", "conv_output_silu", mixed)
+    parts, start = [], 0
+    for name, heads in (("q", net.key_heads), ("k", net.key_heads), ("v", net.value_heads)):
+        stop = start + heads * net.width
+        part = g.add("columns", f"{name}_conv", mixed, heads=1, start=start, stop=stop)
+        parts.append(g.add("heads", f"{name}_conv", part, heads=heads))
+        start = stop
+    q, k = (g.add("unit", f"{name}_conv_predelta", x, eps=NET_EPS) for name, x in zip("qk", parts, strict=False))
+    y = g.add("delta_rule", "attn_output", q, k, parts[2], gate, beta, heads="tiled")
+    y = g.rms("attn_output_normed", y, "ssm_norm", eps=h.eps)
+    z = g.add("silu", "z_silu", g.add("heads", "z", z, heads=net.value_heads))
+    y = g.add("merge", "final_output", g.add("multiply", "attn_output_gated", y, z))
+    if s.rotation is not None and s.rotation.grouped and s.rotation.rotates(g.tensor("ssm_out.weight")):
+        y = g.add("regroup", "final_output", y, groups=net.key_heads, width=net.width)
+    return g.linear("linear_attn_out", y, "ssm_out")
+
+
 def _sub_norm(g: Builder, name: str, x: str, eps: float, s: GraphSettings) -> str:
     """The norm before an output projection; left out if the file lacks it and the runtime does not mind."""
     if s.sub_norms == "optional" and g.tensor(f"{name}.weight") not in g.present:
@@ -334,6 +393,7 @@ GRAPHS: Final[Mapping[str, Make]] = {
     "qwen3": qwen3,
     "qwen3-lm": qwen3,
     "gemma3": gemma3,
+    "qwen35": qwen35,
 }
 
 

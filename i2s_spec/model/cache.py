@@ -1,14 +1,17 @@
-"""The keys and values of earlier tokens, which attention needs.
+"""What earlier tokens leave: keys and values, which attention needs, and the states of gated delta nets.
 
-A `Cache` belongs to one sequence. It grows with the tokens, up to its length; `cut` removes tokens. The entries that a
-forward pass writes count only when the pass is complete, so an error during a pass leaves the cache unchanged.
+A `Cache` belongs to one sequence. It grows with the tokens, up to its length; `cut` removes tokens. What a forward pass
+writes counts only when the pass is complete, so an error during a pass leaves the cache unchanged. States are those after
+the last token alone: with them, a cache can be cut only to its beginning, or to where a caller kept its `states`.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.numerics import NumericProfile
-    from i2s_spec.schema.architectures import Hyperparameters
+    from i2s_spec.schema.architectures import DeltaNet, Hyperparameters
 
 #: Tokens for which memory is allocated at first.
 FIRST_CAPACITY: Final = 64
@@ -34,6 +37,9 @@ LINE: Final = 64
 #: Bytes of an array that has memory of its own.
 SMALL: Final = HUGE_PAGE // 4
 
+#: What is kept of a whole sequence, by name and layer.
+States: TypeAlias = "dict[tuple[str, int], NDArray[np.float32]]"
+
 #: The arrays that are stored for each layer.
 PARTS: Final = ("keys", "values")
 
@@ -45,16 +51,26 @@ class Cache:
     :param keys: width of the keys of each layer, (heads, head dimension)
     :param values: the same for the values
     :param dtype: float32 or float16
+    :param net: shapes of what each layer keeps of the whole sequence, by name; float32, and 0 before the first token
     """
 
     def __init__(
-        self, length: int, keys: Sequence[tuple[int, int]], values: Sequence[tuple[int, int]], dtype: Any
+        self,
+        length: int,
+        keys: Sequence[tuple[int, int]],
+        values: Sequence[tuple[int, int]],
+        dtype: Any,
+        net: Mapping[tuple[str, int], tuple[int, ...]] = MappingProxyType({}),
     ) -> None:
         self.length = length
         self.dtype = np.dtype(dtype)
         self.tokens: list[int] = []
         self._shapes = {"keys": tuple(keys), "values": tuple(values)}
         self._arrays: dict[tuple[str, int], NDArray[Any]] = {}
+        self._net = dict(net)
+        #: The states after the last counted token, and those of a pass that is not complete. Arrays are never changed.
+        self.states: States = {}
+        self._next: States = {}
         #: Numbers of a token's keys in each layer, and of its values.
         self.widths = tuple(tuple(heads * dim for heads, dim in self._shapes[part]) for part in PARTS)
         #: Tokens for which every array has memory, and where the arrays are, keys of each layer before its values.
@@ -72,8 +88,8 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are allocated for keys and values."""
-        return sum(each.nbytes for each in self._arrays.values())
+        """Bytes that are allocated for keys, values and states."""
+        return sum(each.nbytes for each in (*self._arrays.values(), *self.states.values()))
 
     def write(self, part: str, layer: int, rows: NDArray[Any]) -> NDArray[Any]:
         """Append rows [T, heads, dim] to those of the counted tokens; returns all of them: [used + T, heads, dim]."""
@@ -125,22 +141,42 @@ class Cache:
         self.make_room(count)
         return self._addresses
 
+    def state(self, part: str, layer: int) -> NDArray[np.float32]:
+        """What a layer keeps of the counted tokens."""
+        found = self.states.get((part, layer))
+        return np.zeros(self._net[part, layer], dtype=np.float32) if found is None else found
+
+    def replace_state(self, part: str, layer: int, value: NDArray[np.float32]) -> None:
+        """What a layer keeps once the tokens of this pass are counted."""
+        self._next[part, layer] = value
+
     def commit(self, tokens: Sequence[int]) -> None:
         """Count the tokens that every layer has written."""
         self.tokens.extend(tokens)
+        self.states, self._next = {**self.states, **self._next}, {}
 
-    def cut(self, used: int) -> None:
+    def reach(self, used: int) -> int:
+        """The most tokens, `used` of those it holds or fewer, to which it can be cut."""
+        return used if used == self.used or not self._net else 0
+
+    def cut(self, used: int, states: States | None = None) -> None:
         """Remove all tokens after the first `used`.
 
-        :raises ValueError: if `used` is negative or more than the cache holds
+        :param states: the states after those, which a cache with states needs unless they are all of its tokens, or none
+        :raises ValueError: if `used` is negative or more than the cache holds, and if it has no states for it
         """
         if not 0 <= used <= self.used:
             raise ValueError(f"the cache holds {counted(self.used, 'token')}; it cannot be cut to {used:,}")
+        if states is None and self.reach(used) != used:
+            raise ValueError(f"the cache has the states after {counted(self.used, 'token')}, not those after {used:,}")
+        if used != self.used:
+            self.states = {} if states is None or not used else states
+        self._next = {}
         del self.tokens[used:]
 
     def matches(self, other: Cache) -> bool:
         """Whether the cache has the layers, widths and type of another."""
-        return (self._shapes, self.dtype) == (other._shapes, other.dtype)
+        return (self._shapes, self._net, self.dtype) == (other._shapes, other._net, other.dtype)
 
     def __repr__(self) -> str:
         return (
@@ -169,6 +205,20 @@ def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | Non
     length = sizes.context if length is None else operator.index(length)
     if not 1 <= length <= sizes.context:
         raise SettingError(f"a cache of {counted(length, 'token')}; the model's context is 1 to {sizes.context:,}")
-    layers = [sizes.at(i) for i in range(sizes.layers)]
+    layers = [sizes.at(i) for i in range(sizes.computed)]
+    heads = [0 if sizes.has("delta", i) else h.heads_kv for i, h in enumerate(layers)]
+    keys, values = (
+        [(count, width) for count, width in zip(heads, widths, strict=True)]
+        for widths in ([h.head_dim for h in layers], [h.value_dim for h in layers])
+    )
     dtype = np.float16 if profile.cache == "f16" else np.float32
-    return Cache(length, [(h.heads_kv, h.head_dim) for h in layers], [(h.heads_kv, h.value_dim) for h in layers], dtype)
+    return Cache(length, keys, values, dtype, _states_of(sizes.net))
+
+
+def _states_of(net: DeltaNet) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The shapes of the states of gated delta nets."""
+    shapes: dict[tuple[str, int], tuple[int, ...]] = {}
+    for layer in (layer for layer, has in enumerate(net.layers) if has):
+        shapes["rows", layer] = (net.kernel - 1, net.channels)
+        shapes["states", layer] = (net.value_heads, net.width, net.width)
+    return shapes

@@ -176,7 +176,7 @@ class Model:
             together = len(ids)
         if together < 1:
             raise SettingError(f"together={together}: at least 1 token is needed")
-        used, parts, tapped = cache.used, [], []
+        used, states, parts, tapped = cache.used, cache.states, [], []
         try:
             if len(ids) > together:
                 cache.make_room(len(ids))
@@ -190,7 +190,7 @@ class Model:
                 if progress is not None:
                     progress(start + len(part), len(ids))
         except BaseException:
-            cache.cut(used)  # drop the tokens of an incomplete pass
+            cache.cut(used, states)  # drop the tokens of an incomplete pass
             raise
         values = {name: joined([found[name] for found in tapped]) for name in tapped[0]}
         if self.architecture.embedding_model:

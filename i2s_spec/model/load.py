@@ -161,12 +161,19 @@ def _model(
     rule = resolve_activation(architecture, file.metadata, profile, activation, h.vocab)
     kind, why = _pooling(architecture, file.metadata, pooling)
     local = local_layers(file.metadata, architecture, h.layers)
+    causal = file.metadata.short(f"{architecture.prefix}.attention.causal") is not False
+    if architecture.delta_nets:
+        _require_sections(architecture, file.metadata, h)
+        if not causal:
+            raise SettingError(
+                f"{architecture.prefix}.attention.causal is false, and states of delta nets know the past only"
+            )
     settings = GraphSettings(
         activation=rule.activation,
         rope=architecture.rope if profile.rope == "architecture" else profile.rope,
         rope_scale=_rope_scale(architecture, file.metadata),
         pooling=kind,
-        causal=file.metadata.short(f"{architecture.prefix}.attention.causal") is not False,
+        causal=causal,
         head=architecture.head,
         sub_norm_eps=profile.sub_norm_eps,
         sub_norms=profile.sub_norms,
@@ -176,7 +183,7 @@ def _model(
     )
     graph = graph_of(architecture.name, h, settings, file.tensors)
     if settings.rotation is not None:
-        _require_rotated(settings.rotation, graph)
+        _require_rotated(settings.rotation, graph, architecture, h)
     _require(file, architecture, h, graph, scales=not force)
     for node in graph:
         if node.op in ("linear", "expert_linear"):
@@ -235,8 +242,25 @@ def _rotation(file: File) -> Rotation | None:
     return rotation
 
 
-def _require_rotated(rotation: Rotation, graph: Graph) -> None:
-    """Check that every weight that is declared as rotated is used as such: a partly rotated model computes noise."""
+def _require_sections(architecture: Architecture, metadata: Mapping[str, Any], h: Hyperparameters) -> None:
+    """Check that all rotated pairs turn with the position of a text's token: llama.cpp gives each pair to one of four
+    positions in turn, and the fourth is 0 in text."""
+    key = f"{architecture.prefix}.rope.dimension_sections"
+    value = metadata.get(key, ())
+    sections = [int(each) for each in value] if hasattr(value, "__len__") and not isinstance(value, str) else []
+    total = sum(sections)
+    if len(sections) != 4 or min(sections) < 0 or not total:
+        raise SettingError(f"{key} is not four numbers of pairs")
+    for pair in range(h.rope_pairs):
+        if pair % total >= 3 * sections[pair % total % 3]:
+            raise SettingError(
+                f"{key} is {sections}, which leaves pair {pair} of {h.rope_pairs} to a position that text does not have"
+            )
+
+
+def _require_rotated(rotation: Rotation, graph: Graph, architecture: Architecture, h: Hyperparameters) -> None:
+    """Check that every weight that is declared as rotated is used as such, but for layers that the graph leaves out: a
+    partly rotated model computes noise."""
     products = {node.weight for node in graph if node.op in ("linear", "head")}
     lookups = {node.weight for node in graph if node.op == "embed"}
     for key, names, used in (
@@ -244,7 +268,8 @@ def _require_rotated(rotation: Rotation, graph: Graph) -> None:
         ("inverse_weight_names", rotation.tables, lookups),
     ):
         for name in names:
-            if name not in used:
+            _, layer = architecture.match(name) or (None, None)
+            if name not in used and (layer is None or not h.computed <= layer < h.layers):
                 raise SettingError(
                     f"prism.hadamard.{key} lists {quote(name)}, which the graph does not use in that way"
                 )

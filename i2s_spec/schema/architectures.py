@@ -93,9 +93,10 @@ class Architecture:
     :param other_activation: the architecture with the same tensors and another activation
     :param takes_activation: whether models with another activation have this architecture, and state it in
     hidden_activation
-    :param gains_less_one: whether checkpoints store w for gains of 1 + w
+    :param gains_less_one: whether checkpoints store w for gains of 1 + w in all norms outside projections
     :param local_period: with a window of attention and no pattern, the last of so many layers is global, with 0 none; None
     if its graph has no local layers
+    :param delta_nets: whether some of its layers have a gated delta net in place of attention
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Architecture:
         takes_activation: bool = False,
         gains_less_one: bool = False,
         local_period: int | None = None,
+        delta_nets: bool = False,
     ) -> None:
         self.name = name
         self.prefix = name if prefix is None else prefix
@@ -148,6 +150,7 @@ class Architecture:
         self.takes_activation = takes_activation
         self.gains_less_one = gains_less_one
         self.local_period = local_period
+        self.delta_nets = delta_nets
         self._keys: dict[str, Key] | None = None
         self._specs: dict[str, TensorSpec] | None = None
 
@@ -187,15 +190,15 @@ class Architecture:
 
     def specs(self, h: Hyperparameters) -> Iterator[tuple[TensorSpec, int | None]]:
         """The declarations of these tensors in the same order, with their layers."""
-        absent = "experts" if h.experts == 0 else "dense"
-        specs = [spec for spec in self.with_beside if spec.when != absent]
+        specs = [spec for spec in self.with_beside if spec.when not in ("dense", "experts") or h.has(spec.when)]
         in_layers = [spec for spec in specs if spec.per_layer]
         first = specs.index(in_layers[0])
         for spec in specs[:first]:
             yield spec, None
         for layer in sorted(range(h.layers), key=str):
             for spec in in_layers:
-                yield spec, layer
+                if h.has(spec.when, layer):
+                    yield spec, layer
         for spec in specs[first:]:
             if not spec.per_layer:
                 yield spec, None
@@ -328,6 +331,20 @@ _ALL: Final = (
         gains_less_one=True,
         local_period=6,
     ),
+    Architecture(
+        "qwen35",
+        "Qwen3.5 and its successors, such as Bonsai 2",
+        inventory.QWEN35,
+        activation="silu",
+        rope="neox",
+        head="untied",
+        whole_head_rope=False,
+        own_keys=keys.DELTA_NETS,
+        rope_base=1e7,
+        eps=(1e-6,),
+        pre_tokenizer="qwen35",
+        delta_nets=True,
+    ),
 )
 
 #: Every declared architecture by its name; the most common first.
@@ -384,6 +401,42 @@ def resembles(name: str, others: Iterable[str] = ()) -> str | None:
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 
+class DeltaNet(NamedTuple):
+    """The sizes of gated delta nets, and the layers that have one.
+
+    :param layers: of each layer, whether it has one
+    :param kernel: tokens that the convolution sees
+    :param width: of a head; states are squares of this side
+    :param key_heads: heads of queries and keys
+    :param value_heads: heads of values, each with a state; a multiple of `key_heads`
+    """
+
+    layers: tuple[bool, ...]
+    kernel: int
+    width: int
+    key_heads: int
+    value_heads: int
+
+    @property
+    def keys(self) -> int:
+        """Columns of all queries, and of all keys."""
+        return self.key_heads * self.width
+
+    @property
+    def values(self) -> int:
+        """Columns of all values."""
+        return self.value_heads * self.width
+
+    @property
+    def channels(self) -> int:
+        """Columns of queries, keys and values, which pass through the convolution."""
+        return 2 * self.keys + self.values
+
+
+#: For models without gated delta nets.
+_NO_NET: Final = DeltaNet((), 0, 0, 0, 0)
+
+
 class Hyperparameters(NamedTuple):
     """The sizes of a model, with the terms of chapter 3; shapes and the forward pass are computed from them.
 
@@ -407,12 +460,19 @@ class Hyperparameters(NamedTuple):
     eps: float = 1e-5
     experts: int = 0
     varying: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    net: DeltaNet = _NO_NET
+    #: How many of the last layers draft further tokens, and are not part of the graph.
+    nextn: int = 0
 
     one: int = 1
 
     @property
     def q_width(self) -> int:
         return self.heads * self.head_dim
+
+    @property
+    def gated_q_width(self) -> int:
+        return 2 * self.q_width
 
     @property
     def k_width(self) -> int:
@@ -429,6 +489,46 @@ class Hyperparameters(NamedTuple):
     @property
     def rope_pairs(self) -> int:
         return (self.rope_dims or self.head_dim) // 2
+
+    @property
+    def two_embd(self) -> int:
+        return 2 * self.embd
+
+    @property
+    def net_kernel(self) -> int:
+        return self.net.kernel
+
+    @property
+    def net_width(self) -> int:
+        return self.net.width
+
+    @property
+    def net_value_heads(self) -> int:
+        return self.net.value_heads
+
+    @property
+    def net_values(self) -> int:
+        return self.net.values
+
+    @property
+    def net_channels(self) -> int:
+        return self.net.channels
+
+    @property
+    def computed(self) -> int:
+        """The number of layers that the graph has."""
+        return self.layers - self.nextn
+
+    def has(self, when: str, layer: int | None = None) -> bool:
+        """Whether a tensor exists that is restricted to some files or layers (`TensorSpec.when`)."""
+        if when in ("dense", "experts"):
+            return (when == "experts") == (self.experts > 0)
+        if not when or layer is None or layer >= self.layers:
+            return True
+        if when == "nextn":
+            return layer >= self.computed
+        delta = layer < self.computed and layer < len(self.net.layers) and self.net.layers[layer]
+        return delta == (when == "delta")
 
     def at(self, layer: int) -> Hyperparameters:
         """The sizes of one layer."""
@@ -475,7 +575,8 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(f"{PREFIX}sign_values", _INTS, EXPECTED, _GRAPH, "Those vectors, one after another, with `explicit`.", "3.8",
         values=(-1, 1)),
     Key(f"{PREFIX}gdn_v_grouped", ("bool",), OPTIONAL, _GRAPH,
-        "Whether the heads of gated delta nets are in the order in which they are computed.", "3.8", default=False),
+        "Whether the columns of a rotated ssm_out are grouped by key head, not tiled.", "3.8", default=False,
+        note="rotation mixes columns, so they cannot be reordered after it"),
 )  # fmt: skip
 
 
@@ -497,12 +598,15 @@ class Rotation(NamedTuple):
     :param weights: names of the weights whose input is rotated
     :param tables: names of the tables whose rows are rotated
     :param signs: -1 or +1 for each element, by width; empty where all are +1
+    :param grouped: whether the columns of a rotated `ssm_out` are in the order of value heads in which those with one key
+    head are neighbors; those of the file's other tensors are tiled (clause 9.12)
     """
 
     block: int
     weights: tuple[str, ...]
     tables: tuple[str, ...] = ()
     signs: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    grouped: bool = False
 
     def rotates(self, name: str) -> bool:
         """Whether the input of a weight is rotated."""
@@ -550,7 +654,8 @@ def declared(metadata: Mapping[str, Any]) -> Rotation | None:
         raise RotationError("block_size", f"is {quote(str(block))}, which is not a power of two")
     names = tuple(str(name) for name in found["weight_names"] or ())
     tables = tuple(str(name) for name in found["inverse_weight_names"] or ())
-    return Rotation(block, names, tables, _signs(found) if found["sign_mode"] == "explicit" else {})
+    signs = _signs(found) if found["sign_mode"] == "explicit" else {}
+    return Rotation(block, names, tables, signs, found["gdn_v_grouped"] is True)
 
 
 def _signs(found: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
@@ -628,6 +733,7 @@ def hyperparameters(
     if architecture.whole_head_rope and rope_dims != head_dim:
         raise FormatError(ROPE_DIMENSIONS, file.span(file.key("rope.dimension_count")), got=rope_dims, want=head_dim)
 
+    nextn = file.count("nextn_predict_layers", layers - 1, least=0) if architecture.delta_nets else 0
     each = {"ff": ff, "heads": heads, "heads_kv": heads_kv}
     return Hyperparameters(
         layers=layers,
@@ -644,7 +750,31 @@ def hyperparameters(
         eps=file.positive("attention.layer_norm_rms_epsilon"),
         experts=file.count("expert_count", least=0) if file.has("expert_count") else 0,
         varying=tuple((name, values) for name, values in each.items() if len(set(values)) > 1),
+        net=_delta_net(file, layers - nextn, layers) if architecture.delta_nets else _NO_NET,
+        nextn=nextn,
     )
+
+
+def _delta_net(file: _Reader, computed: int, layers: int) -> DeltaNet:
+    """The sizes of gated delta nets, and the layers that have one.
+
+    :param computed: layers of the graph
+    """
+    kernel, width, keys, values, inner = (
+        file.count(f"ssm.{name}")
+        for name in ("conv_kernel", "state_size", "group_count", "time_step_rank", "inner_size")
+    )
+    if values % keys:
+        file.refuse("ssm.time_step_rank", values, f"a multiple of ssm.group_count, which is {keys:,}")
+    if inner != width * values:
+        file.refuse("ssm.inner_size", inner, f"{width * values:,}, which is ssm.state_size * ssm.time_step_rank")
+    named = "attention.recurrent_layers"
+    if file.has(named):
+        kinds = tuple(map(bool, file.array(named, layers)))
+    else:
+        interval = file.count("full_attention_interval")
+        kinds = tuple((layer + 1) % interval > 0 for layer in range(layers))
+    return DeltaNet(tuple(kind and layer < computed for layer, kind in enumerate(kinds)), kernel, width, keys, values)
 
 
 def local_layers(

@@ -23,6 +23,9 @@ ROLES: Final = {
     "input scale": "one number about the activations of a projection, which no graph uses",
     "rope": "factors of the rotation frequencies",
     "router": "chooses experts",
+    "gate": "from the hidden state to one number for each head of a delta net",
+    "convolution": "weights of a token and those before it, for each column",
+    "decay": "how fast the states of a delta net fade",
 }
 
 #: Types whose weights are -1, 0 or +1 times a scale.
@@ -42,7 +45,8 @@ class TensorSpec(NamedTuple):
     """One tensor of an architecture, or one of each layer if the name contains `{i}`.
 
     `ne` names attributes of `Hyperparameters`, ne0 first. `types` are the valid types, the usual one first. `when`
-    restricts the tensor to some files: `dense` means expert_count 0, `experts` the opposite.
+    restricts the tensor to some files, `dense` to those with expert_count 0, `experts` to the others; or to some layers,
+    `attention`, `delta` (those with a gated delta net), or `nextn`, which have attention and draft further tokens.
     """
 
     name: str
@@ -244,6 +248,73 @@ QWEN3_LM: Final = (
     OUTPUT,
     TOKEN_EMBD,
     ATTN_NORM, FFN_DOWN, FFN_GATE, FFN_UP, FFN_NORM, ATTN_K_NORM, ATTN_K, ATTN_OUTPUT, ATTN_Q_NORM, ATTN_Q, ATTN_V,
+    OUTPUT_NORM,
+)  # fmt: skip
+
+
+def _in(when: str, *specs: TensorSpec) -> tuple[TensorSpec, ...]:
+    """The same tensors in some layers only."""
+    return tuple(spec._replace(when=when) for spec in specs)
+
+
+_NET = ("F32", "F16", "BF16", *_PLAIN_QUANTS, *TERNARY_TYPES)
+
+
+def _of_net(
+    name: str, ne: tuple[str, ...], types: tuple[str, ...], role: str, meaning: str, note: str = ""
+) -> TensorSpec:
+    return TensorSpec(f"blk.{{i}}.{name}", ne, types, REQUIRED, role, meaning, "4.8", "delta", note)
+
+
+#: The tensors of a gated delta net; ggml-org/llama.cpp@0c1e570:src/models/qwen35.cpp asks for them, and its converter makes
+#: them (conversion/qwen.py).
+DELTA_NET: Final = (
+    _of_net("attn_gate.weight", ("embd", "net_values"), PROJECTION_TYPES, "projection", "Hidden state to the output gate."),
+    _of_net(
+        "attn_qkv.weight", ("embd", "net_channels"), PROJECTION_TYPES, "projection",
+        "Hidden state to queries, keys and values.", "rows of all queries, then of all keys, then of all values",
+    ),
+    _of_net("ssm_a", ("net_value_heads",), ("F32",), "decay", "How fast each state fades.", "-exp(A_log) of checkpoints"),
+    _of_net("ssm_alpha.weight", ("embd", "net_value_heads"), _NET, "gate", "Hidden state to the decay of each state."),
+    _of_net("ssm_beta.weight", ("embd", "net_value_heads"), _NET, "gate", "Hidden state to the share of each new value."),
+    _of_net(
+        "ssm_conv1d.weight", ("net_kernel", "net_channels"), ("F32",), "convolution",
+        "Weights of the convolution, that of the earliest token first.",
+    ),
+    _of_net("ssm_dt.bias", ("net_value_heads",), ("F32",), "bias", "Added to the result of ssm_alpha."),
+    _of_net("ssm_norm.weight", ("net_width",), NORM_TYPES, "norm", "Gains on each value head, as in checkpoints."),
+    _of_net("ssm_out.weight", ("net_values", "embd"), PROJECTION_TYPES, "projection", "Value heads to the hidden state."),
+)  # fmt: skip
+
+
+def _nextn(name: str, ne: tuple[str, ...], types: tuple[str, ...], need: str, role: str, meaning: str) -> TensorSpec:
+    pattern = f"blk.{{i}}.nextn.{name}.weight"
+    return TensorSpec(pattern, ne, types, need, role, meaning, "4.8", "nextn", "the graph leaves it out")
+
+
+#: What layers have besides attention and feed-forward if they draft further tokens.
+NEXTN: Final = (
+    _nextn("eh_proj", ("two_embd", "embd"), PROJECTION_TYPES, REQUIRED, "projection",
+           "Token vector and hidden state, both normalized, to one."),
+    _nextn("embed_tokens", ("embd", "vocab"), EMBEDDING_TYPES, OPTIONAL, "embedding", "Token vectors for drafts."),
+    _nextn("enorm", ("embd",), NORM_TYPES, REQUIRED, "norm", "Gains on the token vector."),
+    _nextn("hnorm", ("embd",), NORM_TYPES, REQUIRED, "norm", "Gains on the hidden state."),
+    _nextn("shared_head_head", ("embd", "vocab"), EMBEDDING_TYPES, OPTIONAL, "head", "A head for drafts."),
+    _nextn("shared_head_norm", ("embd",), NORM_TYPES, OPTIONAL, "norm", "Gains on the hidden state before that head."),
+)  # fmt: skip
+
+QWEN35: Final = (
+    OUTPUT,
+    TOKEN_EMBD,
+    ATTN_NORM, *DELTA_NET, FFN_DOWN, FFN_GATE, FFN_UP,
+    POST_ATTENTION_NORM._replace(meaning="Gains on the input of the feed-forward."),
+    *_in("attention", ATTN_K_NORM, ATTN_K, ATTN_OUTPUT, ATTN_Q_NORM),
+    ATTN_Q._replace(
+        ne=("embd", "gated_q_width"), when="attention", meaning="Hidden state to queries and output gates.",
+        note="rows of a head's query, then of its gate, head by head",
+    ),
+    *_in("attention", ATTN_V),
+    *NEXTN,
     OUTPUT_NORM,
 )  # fmt: skip
 

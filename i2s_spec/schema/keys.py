@@ -264,6 +264,28 @@ LOCAL_ROPE: Final = Key(
     default=10000.0, above=0.0, note="positions of these layers are not scaled",
 )  # fmt: skip
 
+#: Keys of architectures with gated delta nets (clause 9.12); ggml-org/llama.cpp@0c1e570:src/models/qwen35.cpp reads them.
+DELTA_NETS: Final[tuple[Key, ...]] = (
+    Key("{arch}.rope.dimension_sections", ("arr[i32]", "arr[u32]"), REQUIRED, ("graph",),
+        "Pairs of a head that turn with time, height, width and a fourth position.", "3.4", least=0,
+        note="in text, the first three are one position, and the fourth is 0"),
+    Key("{arch}.ssm.conv_kernel", _U32, REQUIRED, ("loader", "graph"), "Tokens that a convolution sees, its own included.",
+        "3.3", least=1, unusual=1 << 6),
+    Key("{arch}.ssm.state_size", _U32, REQUIRED, ("loader", "graph"), "Width of a head of a delta net.", "3.3", least=1),
+    Key("{arch}.ssm.group_count", _U32, REQUIRED, ("loader", "graph"), "Key heads of a delta net.", "3.3", least=1),
+    Key("{arch}.ssm.time_step_rank", _U32, REQUIRED, ("loader", "graph"), "Value heads of a delta net.", "3.3", least=1,
+        note="a multiple of ssm.group_count"),
+    Key("{arch}.ssm.inner_size", _U32, REQUIRED, ("loader", "graph"), "Width of all value heads of a delta net.", "3.3",
+        least=1, note="ssm.state_size * ssm.time_step_rank"),
+    Key("{arch}.full_attention_interval", _U32, OPTIONAL, ("loader", "graph"),
+        "The last layer of each so many has attention, the others a delta net.", "3.3", default=4, least=1),
+    Key("{arch}.attention.recurrent_layers", ("arr[bool]", "arr[u32]", "arr[i32]"), OPTIONAL, ("loader", "graph"),
+        "Of each layer, whether it has a delta net.", "3.3", otherwise="by full_attention_interval"),
+    Key("{arch}.nextn_predict_layers", _U32, OPTIONAL, ("loader", "graph"),
+        "How many of the last layers only draft further tokens; the graph leaves them out.", "3.2", default=0,
+        note="they are counted in block_count"),
+)  # fmt: skip
+
 #: The known values of `tokenizer.ggml.model`.
 TOKENIZERS: Final = ("gpt2", "llama", "bert", "t5", "rwkv", "no_vocab")
 

@@ -49,10 +49,10 @@ def test_every_option(tmp_path: Path) -> None:
 
 
 def test_any_architecture_that_llama_cpp_loads(tmp_path: Path) -> None:
-    result = run(tmp_path, "a.gguf", "--arch", "qwen35", "--type", "bf16", "--vocab", "300", "--seed", "5")
+    result = run(tmp_path, "a.gguf", "--arch", "qwen3next", "--type", "bf16", "--vocab", "300", "--seed", "5")
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("a.gguf: qwen35, ")
-    new(tmp_path / "b.gguf", "qwen35", type="BF16", vocab=300, seed=5)
+    assert result.stdout.startswith("a.gguf: qwen3next, ")
+    new(tmp_path / "b.gguf", "qwen3next", type="BF16", vocab=300, seed=5)
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
 
 

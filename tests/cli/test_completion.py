@@ -77,7 +77,7 @@ def test_candidates_fit_the_position(tmp_path: Path) -> None:
     assert values(f"i2s dump {path} blk.0.attn_") == ["blk.0.attn_q.weight", "blk.0.attn_k.weight"]
     assert values(f"i2s dump {path} general.ar") == ["general.architecture"]
     assert values("i2s new a.gguf --arch qwen35") == ["qwen35", "qwen35moe"]
-    assert values("i2s convert a b --arch qwen") == ["qwen3", "qwen3-lm"]
+    assert values("i2s convert a b --arch qwen") == ["qwen3", "qwen3-lm", "qwen35"]
     assert values(f"i2s decode {path} outp") == ["output.weight"]
     assert [each.kind for each in candidates(cli, "i2s lint m")] == ["file"]
     assert values("i2s nothing --x") == values("i2s dump nofile.gguf blk") == []

@@ -129,6 +129,7 @@ def test_the_same_arguments_give_the_same_bytes(architecture: str) -> None:
         ("qwen3", "611dfa083ddd7ed5b6dd81ea2b24c8975a83618ee3396896b230c79588083266"),
         ("qwen3-lm", "5405d49980deb63d28ec5b1e32d2b2f083dc1b3eba26a0730667e6814f816395"),
         ("gemma3", "bcba119136d5737a0713c3c5d6a51088adc60f4d5d2b5364cc35cb455023f131"),
+        ("qwen35", "4a434e19d0bb286818bf10f67e230bbad556f2e2f2331d8cc7b523c550377ce6"),
     ],
 )
 def test_the_bytes_are_pinned(architecture: str, sha256: str) -> None:
@@ -172,6 +173,7 @@ def test_the_linter_finds_nothing_unexpected(architecture: str) -> None:
     findings = {finding.code for finding in i2s.lint(new_bytes(architecture)).findings}
     assert findings == {
         "bitnet-25": {"M019"}, "llama": {"T025"}, "qwen3": {"P301"}, "qwen3-lm": {"T025"}, "gemma3": {"P301"},
+        "qwen35": {"T025"},
     }.get(architecture, set())  # fmt: skip
     assert {"bitnet-b1.58": "T009", "qwen3": "M012"}.get(architecture, "") in {
         "", *(finding.code for finding in i2s.lint(new_bytes(architecture, as_published=True)).findings)

@@ -30,7 +30,7 @@ def logits_of(architecture: str, **options: Any) -> tuple[np.ndarray[Any, Any], 
     file = open_file(data)
     table = file.tensors["token_embd.weight"]
     tokens = np.random.default_rng(0).integers(0, table.shape[0], 64).tolist()
-    result = load_model(data, threads=1).forward(tokens, taps=("ffn_norm", "l_out", "result_norm"))
+    result = load_model(data, threads=1).forward(tokens, taps=("attn_norm", "l_out", "result_norm"))
     found = result.logits
     if found is None:
         found = result.taps["result_norm"] @ table.dequantize().T
@@ -49,7 +49,7 @@ def check_sane(architecture: str, **options: Any) -> None:
     assert 0.4 < logits.std() < 1.6
     # The likeliest token must depend on the input: not always the same token, and not always the last input.
     assert len(set(logits.argmax(axis=-1).tolist())) > 10
-    assert (logits.argmax(axis=-1) == tokens).mean() < 0.25
+    assert (logits.argmax(axis=-1) == tokens).mean() < 1 / 3
     del values["result_norm"]  # its norm weights have another magnitude
     for name, value in values.items():
         assert 0.1 < np.sqrt(np.mean(np.square(value))) < 12, name

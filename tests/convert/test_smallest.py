@@ -66,8 +66,8 @@ def test_what_is_not_resolved_is_an_error(name: str, tmp_path: Path) -> None:
 
 
 def test_the_next_token_layers_are_complete() -> None:
-    file = i2s.open(written("qwen35"))
-    assert (file.metadata["qwen35.block_count"], file.metadata["qwen35.nextn_predict_layers"]) == (3, 1)
+    file = i2s.open(written("qwen3next"))
+    assert (file.metadata["qwen3next.block_count"], file.metadata["qwen3next.nextn_predict_layers"]) == (3, 1)
     last = {name for name in file.tensors if name.startswith("blk.2.")}
     assert {f"blk.2.nextn.{each}.weight" for each in ("eh_proj", "enorm", "hnorm")} <= last
     assert {f"blk.2.attn_{each}.weight" for each in ("q", "k", "v", "output")} <= last
@@ -75,7 +75,7 @@ def test_the_next_token_layers_are_complete() -> None:
     assert (file.tensors["blk.0.ssm_a"].array() < 0).all()
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen35", "deepseek4"])
+@pytest.mark.parametrize("name", ["gpt2", "qwen3next", "deepseek4"])
 @pytest.mark.parametrize("kind", TYPES)
 def test_types_and_byte_orders(name: str, kind: str) -> None:
     for order in ("little", "big"):
@@ -89,7 +89,7 @@ def test_types_and_byte_orders(name: str, kind: str) -> None:
 
 
 def test_the_same_arguments_give_the_same_bytes() -> None:
-    first, again, other = written("qwen35", seed=1), written("qwen35", seed=1), written("qwen35", seed=2)
+    first, again, other = (written("qwen3next", seed=seed) for seed in (1, 1, 2))
     assert first == again
     start = i2s.open(first).data_start
     assert (first[:start], len(first)) == (other[:start], len(other))
@@ -98,7 +98,7 @@ def test_the_same_arguments_give_the_same_bytes() -> None:
 
 def test_the_bytes_are_pinned() -> None:
     """The same on every machine, with every version of NumPy; a newer table may change them."""
-    pinned = {"gpt2": "2da87372bd770f2b", "qwen35": "23670b66b3d36df3", "nemotron_h_moe": "882ad3f066b775b2"}
+    pinned = {"gpt2": "2da87372bd770f2b", "qwen3next": "377da8660462cb34", "nemotron_h_moe": "882ad3f066b775b2"}
     assert {name: hashlib.sha256(written(name)).hexdigest()[:16] for name in pinned} == pinned
 
 
@@ -198,7 +198,7 @@ def test_llama_cpp_computes_other_sizes_and_types(kind: str, tmp_path: Path) -> 
     if (reason := judge.missing()) is not None:
         pytest.skip(reason)
     paths = []
-    for name in ("gemma2", "qwen3moe", "nemotron_h", "qwen35", "falcon-h1"):
+    for name in ("gemma2", "qwen3moe", "nemotron_h", "qwen3next", "falcon-h1"):
         paths.append(tmp_path / f"{name}.gguf")
         i2s.new(paths[-1], name, layers=5, embd=256, ff=512, heads=8, heads_kv=4, vocab=400, seed=3, type=kind)
     assert [verdict.word for verdict in judge.judge(paths)] == ["load"] * len(paths)

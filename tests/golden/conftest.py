@@ -14,15 +14,16 @@ import i2s_spec as i2s
 from i2s_spec.golden import record
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 
 
 @cache
 def small_model(architecture: str) -> Model:
-    """One layer, so that a comparison takes a moment; two key heads, so that heads can be mixed up."""
+    """One layer, or one of each kind, so that a comparison takes a moment; two key heads, so that heads can be mixed up."""
     file = io.BytesIO()
-    i2s.new(file, architecture, layers=1, heads=4, heads_kv=2)
+    i2s.new(file, architecture, layers=1 + ARCHITECTURES[architecture].delta_nets, heads=4, heads_kv=2)
     return load_model(file.getvalue(), threads=1)
 
 

@@ -47,7 +47,7 @@ SAME = {
 #: Mistakes without an effect on these small models.
 NOWHERE = {
     "layout-interleave-128", "rope-factors-ignored", "rope-scale-ignored", "activation-blocks", "pooling-last",
-    "rotation-ignored", "type-read-as-codes", "table-read-as-halves", "window-everywhere",
+    "rotation-ignored", "table-read-as-halves", "window-everywhere",
 }  # fmt: skip
 
 

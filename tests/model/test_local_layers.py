@@ -161,6 +161,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "rope.freq_base_swa": (Value("f32", 77.0), {WINDOW: Value("u32", 3)}),
     "rope.freq_base": (Value("f32", 77.0), {PATTERN: Value("u32", 1)}),
     "rope.dimension_count": (Value("u32", 2), {}),
+    "rope.dimension_sections": (Value("arr[i32]", [1, 1, 1, 1]), {}),
     "rope.scaling.type": (Value("str", "yarn"), {"rope.scaling.factor": Value("f32", 4.0)}),
     "rope.scaling.factor": (Value("f32", 4.0), {PATTERN: Value("u32", 1)}),
     "rope.scale_linear": (Value("f32", 4.0), {PATTERN: Value("u32", 1)}),

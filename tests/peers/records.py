@@ -36,9 +36,11 @@ TOKENS: Final = (5, 6, 7, 8, 100, 200, 31, 44)
 
 #: The numerics of our forward pass that programs are compared with.
 NUMERICS: Final = "bitnet-golden-1"
+#: The same of delta nets, whose states carry every rounding of activations from token to token.
+_NUMERICS: Final = {"qwen35": "llamacpp-2026"}
 
 #: Architectures with logits; the others are embedding models, which programs only load.
-_LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58", "bitnet-25", "qwen3-lm")
+_LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58", "bitnet-25", "qwen3-lm", "qwen35")
 
 #: What a record says of a run that a signal ended, and why these do: of such runs the table has numbers alone.
 NO_ANSWER: Final = "no answer"
@@ -72,7 +74,7 @@ class Recorder:
         if name in _LEFT_OUT:
             return None
         try:
-            logits = i2s.load_model(_as_floats(path), numerics=NUMERICS).forward(TOKENS).logits
+            logits = i2s.load_model(_as_floats(path), numerics=_numerics(name)).forward(TOKENS).logits
         except SettingError:
             return None
         return None if logits is None else log_softmax(logits)
@@ -135,7 +137,7 @@ class Recorder:
         if ours is None or np.isnan(theirs).all(axis=1).any():
             return None
         return {
-            "against": name, "numerics": NUMERICS, "correlation": round(correlation(theirs, ours), 5),
+            "against": name, "numerics": _numerics(name), "correlation": round(correlation(theirs, ours), 5),
             "argmax": int((likeliest(theirs) == likeliest(ours)).sum()), "positions": len(TOKENS),
         }  # fmt: skip
 
@@ -163,6 +165,11 @@ class Recorder:
         kind = _SIGNALS.get(made["end"], "a signal")
         self.endings[made["program"], made["version"], made["date"], kind] += 1
         made |= {"end": NO_ANSWER, "printed": [], "shown": ""}
+
+
+def _numerics(name: str) -> str:
+    """The numerics with which programs are compared on a file."""
+    return _NUMERICS.get(name.partition(".")[0], NUMERICS)
 
 
 def _computes(program: Program, file: Small) -> bool:

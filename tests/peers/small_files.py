@@ -85,9 +85,12 @@ _WIDE_TYPES: Final = {
     "bitnet": ("I2_S", "F16", "TQ1_0", "TQ2_0", "Q2_0", "IQ2_BN"),
     "bitnet-b1.58": ("I2_S", "F16", "TQ1_0", "TQ2_0", "Q2_0", "IQ2_BN"),
     "bitnet-25": ("I2_S", "IQ2_BN"),
+    "qwen35": ("F32", "F16", "TQ1_0", "TQ2_0", "Q2_0"),
 }  # fmt: skip
 _QUANTISED: Final = {"llama": ("Q4_0", "Q8_0", "Q4_K_M", "Q6_K"), "qwen3-lm": ("Q8_0", "Q4_K_M")}
-_ROTATED: Final = {"qwen3-lm": ("F16", "TQ2_0", "Q2_0", "PTQ1_0"), "llama": ("F16", "TQ2_0", "Q2_0", "PTQ1_0")}
+_ROTATED: Final = {
+    "qwen3-lm": ("F16", "TQ2_0", "Q2_0", "PTQ1_0"), "llama": ("F16", "TQ2_0", "Q2_0", "PTQ1_0"),
+    "qwen35": ("F16", "Q2_0")}  # fmt: skip
 _CHANGED: Final = {
     "llama.f16.wide": (
         "tied", "table-f32", "table-bf16", "rope-factors", "rope-linear", "bias", "scales", "experts", "sub-norms",
@@ -102,12 +105,17 @@ _TRAINED: Final = {
 }
 
 
+def _wide_of(architecture: str) -> str:
+    """The sizes; of models with layers of two kinds, one of each: llama.cpp ends at an assertion where one is missing."""
+    return f"{_WIDE} --layers 2" if ARCHITECTURES[architecture].delta_nets else _WIDE
+
+
 def _wide() -> Iterator[Small]:
     """Files of which each differs in one thing from another."""
     for architecture, types in _WIDE_TYPES.items():
         for kind in types:
             name = f"{architecture}.{kind.lower()}.wide"
-            made = f"i2s new {name}.gguf --arch {architecture} {_WIDE} --type {kind}"
+            made = f"i2s new {name}.gguf --arch {architecture} {_wide_of(architecture)} --type {kind}"
             means = (name, f"{name}.relu2") if architecture == "bitnet" else (name,)
             yield Small(name, (made,), means, True)
             if architecture == "bitnet":
@@ -123,7 +131,7 @@ def _wide() -> Iterator[Small]:
         for kind in _ROTATED.get(architecture, ()):
             name = f"{architecture}.{kind.lower()}.rotated"
             head = " --head untied" if architecture == "llama" else ""
-            made = f"i2s new {name}.gguf --arch {architecture} {_WIDE} --type {kind} --rotated{head}"
+            made = f"i2s new {name}.gguf --arch {architecture} {_wide_of(architecture)} --type {kind} --rotated{head}"
             yield Small(name, (made,), (name,), True)
     yield Small("bitnet-25.i2_s", (_new("bitnet-25"),), ("bitnet-25.i2_s",), True)
     untied = "qwen3-lm.ptq1_0.rotated-untied"

@@ -137,7 +137,7 @@ def test_declarations_are_complete(architecture: Architecture) -> None:
         assert spec.need in (REQUIRED, EXPECTED, OPTIONAL)
         assert set(spec.types) <= BY_NAME.keys()
         assert all(hasattr(SMALL, size) for size in spec.ne)
-        assert spec.when in ("", "dense", "experts")
+        assert spec.when in ("", "dense", "experts", "attention", "delta", "nextn")
         assert re.fullmatch(r"4\.\d", spec.clause)
         assert spec.meaning.endswith(".")
         assert len(spec.name.replace("{i}", "511")) <= 63
@@ -261,7 +261,7 @@ def test_files_that_share_a_name_are_told_apart(value: str, keys: Any, tensors: 
 
 
 def test_internal_names_are_not_values_of_general_architecture() -> None:
-    for value in ("qwen3-lm", "qwen35", "", None, 7):
+    for value in ("qwen3-lm", "qwen36", "", None, 7):
         assert declared_architecture(value) is None
     assert "qwen3-lm" not in PREFIXES
     assert {each.prefix for each in ARCHITECTURES.values()} == set(PREFIXES)

@@ -25,12 +25,13 @@ def metadata(**other: Any) -> dict[str, Any]:
 def test_keys_of_a_rotation() -> None:
     rotation = declared(metadata())
     assert rotation == Rotation(
-        4, tuple(NAMES), ("token_embd.weight",), {8: (1, -1, 1, 1, 1, 1, -1, 1), 4: (-1, -1, -1, 1)}
+        4, tuple(NAMES), ("token_embd.weight",), {8: (1, -1, 1, 1, 1, 1, -1, 1), 4: (-1, -1, -1, 1)}, True
     )
     assert rotation.rotates(NAMES[0])
     assert not rotation.rotates("token_embd.weight")
     assert rotation.signs_of(4) == (-1, -1, -1, 1)
-    plain = declared(metadata(sign_mode="identity", sign_widths=None, sign_values=None, inverse_weight_names=None))
+    without = dict.fromkeys(("sign_widths", "sign_values", "inverse_weight_names", "gdn_v_grouped"))
+    plain = declared(metadata(sign_mode="identity", **without))
     assert plain == Rotation(4, tuple(NAMES))
     assert plain.signs_of(12) is None
     assert declared({"general.name": "x"}) is None

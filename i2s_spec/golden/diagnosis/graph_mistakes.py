@@ -206,6 +206,25 @@ def attention_scaled_twice(model: Model) -> Model | None:
     return model.replace(graph=mapped(model.graph, change))
 
 
+def without_ops(op: str) -> Callable[[Model], Model | None]:
+    """Operations of one input left out."""
+
+    def apply(model: Model) -> Model | None:
+        names = [node.name for node in model.graph if node.op == op]
+        return model.replace(graph=model.graph.without(*names)) if names else None
+
+    return apply
+
+
+def of_delta_nets(kind: type[Operations]) -> Callable[[Model], Model | None]:
+    """Other operations, in models with delta nets."""
+
+    def apply(model: Model) -> Model | None:
+        return operations(kind)(model) if any(node.op == "delta_rule" for node in model.graph) else None
+
+    return apply
+
+
 def turned_back(model: Model) -> Model | None:
     """Rotation the other way round."""
     return model.replace(

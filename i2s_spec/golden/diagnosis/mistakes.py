@@ -28,6 +28,7 @@ from i2s_spec.golden.diagnosis.graph_mistakes import (
     no_quantizer,
     norms_exchanged,
     numbers,
+    of_delta_nets,
     operations,
     other_pairs,
     positions_scaled,
@@ -47,6 +48,7 @@ from i2s_spec.golden.diagnosis.graph_mistakes import (
     windows,
     without_factors,
     without_norms,
+    without_ops,
 )
 from i2s_spec.schema.mistakes import MISTAKES as CATALOGUE
 from i2s_spec.schema.mistakes import Mistake
@@ -89,6 +91,7 @@ _WEIGHT: Final = _of("norm_weight")
 _SOFT_MAX: Final = _of("soft_max", "weighted_values")
 _HEADS: Final = _SOFT_MAX | _of("scores")
 _SCALED: Final = _HEADS | _of("multiply_by")
+_NET: Final = _of("unit", "delta_rule", "norm")
 _GATE: Final = _of("multiply", "relu", "square", "silu", "gelu", "norm", "norm_weight")
 
 #: Every mistake of the catalogue that a model can have, in its order.
@@ -188,6 +191,13 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("residual-missing", _of("add"), operations(wrong.NoResidual)),
     _change("residual-normed", _of("add"), residual_normed),
     _change("residual-of-layer", _of("add"), residual_of_layer),
+    _change("attention-gate-missing", _of("multiply", "sigmoid", "linear"), of_delta_nets(wrong.AttentionUngated)),
+    _change("net-gate-missing", _of("multiply", "silu", "merge", "linear"), of_delta_nets(wrong.NetUngated)),
+    _change("net-norms-missing", _NET, without_ops("unit")),
+    _change("convolution-forgets", _of("convolve", "silu"), of_delta_nets(wrong.Forgets)),
+    _change("states-grow", _NET, of_delta_nets(wrong.Grows)),
+    _change("states-not-corrected", _NET, of_delta_nets(wrong.OnlyAdds)),
+    _change("value-heads-grouped", _NET, each_of("delta_rule", heads="grouped")),
     _change("head-tied", _of("head"), tied_head),
     _change("pooling-mean", _of("pool"), each_of("pool", kind="mean")),
     _change("pooling-first", _of("pool"), each_of("pool", kind="first")),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from i2s_spec.codec.native import unpack_codes
+from i2s_spec.model.graph import base
 from i2s_spec.model.reference import bitlinear, reductions
 from i2s_spec.model.reference.operations import Operations
 from i2s_spec.model.weights import DENSE, Ternary
@@ -389,3 +390,52 @@ class LastBlockDropped(HalfOfColumns):
 
     def retained(self, columns: int) -> int:
         return columns - CANONICAL.layout.block
+
+
+# --- delta nets ------------------------------------------------------------------------------------------------------
+
+
+class AttentionUngated(Operations):
+    """The result of attention as it is, where a gate multiplies it."""
+
+    gated = "attn_gated"
+
+    def multiply(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
+        return a.copy() if base(node.name) == self.gated else super().multiply(run, node, a, b)
+
+
+class NetUngated(AttentionUngated):
+    """The same of the result of a delta net."""
+
+    gated = "attn_output_gated"
+
+
+class Forgets(Operations):
+    """Each token alone in the convolution."""
+
+    def convolve(self, run: Run, node: Node, x: Floats) -> Floats:
+        (channels, kernel) = run.weights.tensor(node.weight).shape
+        return x * run.weights.vector(node.weight).reshape(channels, kernel)[:, -1]
+
+
+class Grows(Operations):
+    """States that grow where they have to fade."""
+
+    def delta_rule(self, run: Run, node: Node, q: Floats, k: Floats, v: Floats, gate: Floats, beta: Floats) -> Floats:
+        return super().delta_rule(run, node, q, k, v, -gate, beta)
+
+
+class OnlyAdds(Operations):
+    """States to which each token is added: plain linear attention."""
+
+    def delta_rule(self, run: Run, node: Node, q: Floats, k: Floats, v: Floats, gate: Floats, beta: Floats) -> Floats:
+        groups, heads, scale = q.shape[1], np.arange(v.shape[1]), np.float32(1 / np.sqrt(q.shape[2]))
+        own = heads % groups if node.settings["heads"] == "tiled" else heads // (len(heads) // groups)
+        out = np.empty(v.shape, dtype=np.float32)
+        for each in run.sequences:
+            state = np.zeros((len(heads), q.shape[2], v.shape[2]), dtype=np.float32)
+            for t in range(each.start, each.stop):
+                state = state * np.exp(gate[t])[:, None, None]
+                state = state + k[t, own][:, :, None] * (beta[t][:, None] * v[t])[:, None]
+                out[t] = np.einsum("hi,hij->hj", q[t, own] * scale, state)
+        return out

@@ -122,7 +122,13 @@ class ArchitectureView:
     def declares(self, name: str) -> bool:
         """Whether the declared architecture, if there is one, has a tensor of this name in this file."""
         spec = self.declaration(name)
-        return spec is not None and spec.when != ("dense" if self.has_experts else "experts")
+        return spec is not None and self.takes(spec, layer_of(name))
+
+    def takes(self, spec: TensorSpec, layer: int | None) -> bool:
+        """Whether a layer of this file has a declared tensor, by the kind of the layer and whether there are experts."""
+        if spec.when in ("dense", "experts"):
+            return (spec.when == "experts") == self.has_experts
+        return not spec.when or self.h is None or self.h.has(spec.when, layer)
 
     def declaration(self, name: str) -> TensorSpec | None:
         """The declaration of a tensor's name; None if the architecture is not declared, or has no such tensor."""
@@ -264,9 +270,14 @@ class ArchitectureView:
             return False
         return not self.experts_contradict or any(_EXPERTS in row.name for row in self.rows)
 
-    @cached_property
+    @property
     def h(self) -> Hyperparameters | None:
         """The sizes of the model, or None if the metadata do not give them; a rule on metadata then says why."""
+        return None if isinstance(self.sizes, FormatError) else self.sizes
+
+    @cached_property
+    def sizes(self) -> Hyperparameters | FormatError | None:
+        """The sizes of the model, or why the metadata do not give them."""
         if not self.is_declared:
             return None
         metadata: dict[str, Any] = {}
@@ -282,8 +293,8 @@ class ArchitectureView:
             metadata.pop(f"{self.name}.expert_count", None)
         try:
             return hyperparameters(metadata, tokens=self.tokens)
-        except FormatError:
-            return None
+        except FormatError as error:
+            return error
 
     # --- vocabulary -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
@@ -95,6 +95,11 @@ def key_value(subject: Subject) -> Iterator[Finding]:
             yield key_value.at(
                 known.keys.value_span(key.name), got=_words(got), want=TrustedText(want), key=TrustedText(key.name)
             )
+    error = known.sizes
+    if isinstance(error, FormatError) and error.fault is KEY_VALUE and str(error.details["key"]) not in reported:
+        name = str(error.details["key"])
+        reported.add(name)
+        yield key_value.at(known.keys.value_span(name), got=error.got, want=error.want, **error.details)
     loader = loader_view(subject)
     for name in () if loader is None else loader.keys:
         value = loader.number(name) if loader is not None and name not in reported else None

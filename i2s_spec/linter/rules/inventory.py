@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, stripped
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, layer_of, stripped
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
     known_models,
@@ -104,11 +104,6 @@ def _shape(ne: tuple[int, ...]) -> str:
     return " x ".join(map(str, ne))
 
 
-def _absent(known: ArchitectureView) -> str:
-    """The kind of layers that the file does not have: `dense` or `experts`."""
-    return "dense" if known.has_experts else "experts"
-
-
 @rule("M102", "tensor-unknown", "tensor {name} does not exist in architecture {arch}{others}", clause="4.1",
       fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#226",))  # fmt: skip
 def tensor_unknown(subject: Subject) -> Iterator[Finding]:
@@ -149,8 +144,8 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
 def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> str:
     """Why a tensor is unknown, in words: what has it, or what rules it out."""
     spec = known.declaration(name)
-    if spec is not None and spec.when == _absent(known):
-        return "; expert_count excludes it"
+    if spec is not None and not known.takes(spec, layer_of(name)):
+        return "; expert_count excludes it" if spec.when in ("dense", "experts") else "; layers of this kind have none"
     others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
     names = list(dict.fromkeys(others))
     if names:
@@ -180,10 +175,9 @@ def _declared_shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, 
     h = known.h
     if h is None:
         return
-    absent = _absent(known)
     shapes: dict[tuple[str, int | None], tuple[int, ...]] = {}
     for row in known.ternary_model_rows:
-        if row.spec is None or row.spec.when == absent:
+        if row.spec is None or not known.takes(row.spec, row.layer):
             continue
         if row.layer is None or row.layer < h.layers:
             like = row.spec.name, row.layer if h.varying else None  # layers of one size share their shapes

@@ -257,7 +257,9 @@ def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
     Fix: use a build that knows the name. If the pre-tokenizer equals an older one, write the older name.
     """
     known = architecture_view(subject)
-    pre = known.keys.value(_PRE)
+    pre, own = known.keys.value(_PRE), known.architecture
+    if own is not None and pre == own.pre_tokenizer:
+        return  # it is as old as the architecture: a loader knows both, or neither
     if pre == "falcon_e" or pre in NEWER_PRE_TOKENIZERS:
         yield pre_tokenizer_newer.at(known.keys.value_span(_PRE), got=pre)
 

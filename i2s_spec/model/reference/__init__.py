@@ -6,6 +6,7 @@
         bitlinear       BitLinear: the definition; activations and sums as other runtimes round them
         matmul          the compiled twin of `bitlinear`
       attention         scores, soft-max, weighted values, and the rotation of heads
+      delta_net         convolutions and states of gated delta nets
       embedding_table   rows of embedding tables, and tables as heads
       reductions        sums and products in float64 in index order, compiled, with their twins in NumPy
       transcendental    exp, cosine and sine, equal on every machine

@@ -22,7 +22,7 @@ import numpy as np
 from i2s_spec.codec.float_passes import restore as unrotated
 from i2s_spec.codec.float_passes import rotate as rotated
 from i2s_spec.model.graph import unlisted
-from i2s_spec.model.reference import attention, ggml_math, reductions, transcendental
+from i2s_spec.model.reference import attention, delta_net, ggml_math, reductions, transcendental
 from i2s_spec.model.reference.linear import Projections, halved, unread
 
 if TYPE_CHECKING:
@@ -118,6 +118,20 @@ class Operations:
     def heads(self, run: Run, node: Node, x: Floats) -> Floats:
         """Split the columns into heads: [T, heads, d]."""
         return x.reshape(len(x), node.settings["heads"], -1)
+
+    def columns(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Some columns of each head: [T, heads, stop - start]."""
+        heads = x.reshape(len(x), node.settings["heads"], -1)
+        return np.ascontiguousarray(heads[..., node.settings["start"] : node.settings["stop"]])
+
+    def merge(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Heads side by side: [T, heads * d]."""
+        return x.reshape(len(x), -1)
+
+    def regroup(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Value heads from their tiled order to the order in which heads with one key head are neighbors (clause 3.8)."""
+        tiled = x.reshape(len(x), -1, node.settings["groups"], node.settings["width"])
+        return np.ascontiguousarray(tiled.transpose(0, 2, 1, 3)).reshape(x.shape)
 
     # Projections
 
@@ -243,7 +257,50 @@ class Operations:
         """The input of a product of attention, rounded as the profile declares."""
         return halved(x) if self.profile.attention == "f16" else x
 
+    # Gated delta nets
+
+    def convolve(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Each column of each token and of the tokens before it, times its weights: [T, C]."""
+        (channels, kernel), layer = run.weights.tensor(node.weight).shape, node.layer or 0
+        weights = run.weights.vector(node.weight).reshape(channels, kernel)
+        parts = []
+        for each in run.sequences:
+            before = each.cache.state("rows", layer)
+            part, after = delta_net.convolve(x[each.start : each.stop], before, weights)
+            each.cache.replace_state("rows", layer, after)
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def decay(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Each column times how fast its state fades."""
+        return x * run.weights.vector(node.weight)
+
+    def unit(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x / sqrt(sum(x^2) + eps) of each head."""
+        return delta_net.unit(x, node.settings["eps"])
+
+    def delta_rule(self, run: Run, node: Node, q: Floats, k: Floats, v: Floats, gate: Floats, beta: Floats) -> Floats:
+        """What the states give for each token, after they fade by e^gate and learn its value: [T, heads, d]."""
+        layer, parts = node.layer or 0, []
+        fading = transcendental.exp(gate.astype(np.float64)).astype(np.float32)
+        for each in run.sequences:
+            rows, state = slice(each.start, each.stop), each.cache.state("states", layer)
+            part, after = delta_net.delta_rule(
+                q[rows], k[rows], v[rows], fading[rows], beta[rows], state, node.settings["heads"]
+            )
+            each.cache.replace_state("states", layer, after)
+            parts.append(part)
+        return np.concatenate(parts)
+
     # Activations
+
+    def sigmoid(self, run: Run, node: Node, x: Floats) -> Floats:
+        """1 / (1 + e^-x), in float64, rounded once."""
+        return transcendental.sigmoid(x)
+
+    def softplus(self, run: Run, node: Node, x: Floats) -> Floats:
+        """log(1 + e^x), in float64, rounded once."""
+        return transcendental.softplus(x)
 
     def relu(self, run: Run, node: Node, x: Floats) -> Floats:
         """x if it is above 0, else 0; NaN stays NaN."""

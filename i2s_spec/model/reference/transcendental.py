@@ -126,6 +126,28 @@ def silu(x: NDArray[np.float32]) -> NDArray[np.float32]:
         return (wide / (1.0 + exp(-wide))).astype(np.float32)
 
 
+def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 / (1 + exp(-x)) in float64, rounded once."""
+    with np.errstate(all="ignore"):
+        result: NDArray[np.float32] = (1.0 / (1.0 + exp(-x.astype(np.float64)))).astype(np.float32)
+        return result
+
+
+#: The series of 2 artanh(z), for |z| up to 1/3.
+_ARTANH: Final = [2 / (2 * n + 1) for n in range(18)]
+
+
+def softplus(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """log(1 + exp(x)) in float64, rounded once; the larger of x and 0, plus 2 artanh(z) with z = u / (2 + u) and u =
+    exp(-|x|)."""
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        u = exp(-np.abs(wide))
+        z = u / (2.0 + u)
+        result: NDArray[np.float32] = (np.maximum(wide, 0.0) + z * _polynomial(_ARTANH, z * z)).astype(np.float32)
+        return result
+
+
 #: sqrt(2 / pi) and the cubic coefficient of the tanh form of GELU.
 _GELU: Final = float((2 / _PI).sqrt())
 _CUBIC: Final = 0.044715

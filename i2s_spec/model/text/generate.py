@@ -147,7 +147,7 @@ class Generation:
             most = self.room if self.limit is None else min(self.room, len(prompt) + self.limit)
             self.cache = self.model.new_cache(most)
         elif self.cache.used:
-            self.reused = _shared(self.cache.tokens, prompt[:-1])
+            self.reused = self.cache.reach(_shared(self.cache.tokens, prompt[:-1]))
             self.cache.cut(self.reused)
         start = perf_counter()
         logits = self._forward(prompt[self.reused :], self.progress)

@@ -173,7 +173,7 @@ def _exchanges(model: Model) -> Iterator[PossibleMistake]:
     for i, j in combinations(layers, 2) if len(layers) <= FEW_LAYERS else ():
         prefix, other = f"blk.{i}.", f"blk.{j}."
         names = _both([(name, other + name[len(prefix) :]) for name in _names(model) if name.startswith(prefix)])
-        if all(name in model.weights and _same_shape(model, name, names[name]) for name in names):
+        if all(map(model.weights.__contains__, names)) and all(_same_shape(model, *each) for each in names.items()):
             change = _weights(exchanged(names), exchanged_vectors(names))
             yield PossibleMistake(f"layers {i} and {j} exchanged", f"layer {i} has the name of layer {j}", change)
     for shift in (1, -1):

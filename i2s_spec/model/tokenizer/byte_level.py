@@ -134,7 +134,7 @@ def _is_text(token: str) -> bool:
 _WHITE: Final = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 #: The parts of an expression that Python writes differently.
-_CLASS: Final = re.compile(r"\\p\{([LNP])\}|\\([sS])|\\.|[\[\]]", re.DOTALL)
+_CLASS: Final = re.compile(r"\\p\{([LMNP])\}|\\([sS])|\\.|[\[\]]", re.DOTALL)
 
 #: Most parts whose ids are cached.
 _RETAINED: Final = 1 << 14
@@ -274,11 +274,12 @@ _CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 
 
-def _modern(numbers: str) -> tuple[str, ...]:
-    """The expression of Llama 3 and its relatives, which differ in how many digits stay together."""
-    words = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-    rest = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    return (f"{_CONTRACTIONS}|{words}|{numbers}|{rest}",)
+def _modern(numbers: str, letters: str = r"\p{L}") -> tuple[str, ...]:
+    """The expression of Llama 3 and its relatives, which differ in how many digits stay together, and whether marks are
+    letters."""
+    word = letters if letters == r"\p{L}" else f"[{letters}]"
+    rest = rf" ?[^\s{letters}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    return (rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{word}+|{numbers}|{rest}",)
 
 
 PRE_TOKENIZERS: Final = (
@@ -286,6 +287,7 @@ PRE_TOKENIZERS: Final = (
     PreTokenizer("falcon3", _modern(r"\p{N}{1,3}"), ignore_merges=True, add_bos=True),
     PreTokenizer("falcon_e", _modern(r"\p{N}{1,3}"), ignore_merges=True),
     PreTokenizer("qwen2", _modern(r"\p{N}")),
+    PreTokenizer("qwen35", _modern(r"\p{N}", r"\p{L}\p{M}")),
     PreTokenizer("gpt-2", (_GPT2,), ("gpt2",)),
     PreTokenizer("default", (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),
 )

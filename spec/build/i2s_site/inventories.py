@@ -11,10 +11,16 @@ from i2s_spec.schema.keys import OPTIONAL, Key
 
 #: The sections that have a table of keys, and of tensors.
 KEY_CLAUSES = ("3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.8")
-TENSOR_CLAUSES = ("4.1", "4.2", "4.3", "4.4", "4.5", "4.6")
+TENSOR_CLAUSES = ("4.1", "4.2", "4.3", "4.4", "4.5", "4.6", "4.8")
 
 #: Where a key is needed, in words.
 _WHEN = {"gpt2": ", for gpt2", "llama": ", for llama", "quantized": ", where a tensor is quantized"}
+
+#: In which files, or layers, a tensor is, in words.
+_LAYERS = {
+    "dense": ", without experts", "experts": ", with experts", "attention": ", in layers with attention",
+    "delta": ", in layers with a delta net", "nextn": ", in layers for later tokens",
+}  # fmt: skip
 
 
 def _code(words: object) -> str:
@@ -98,7 +104,7 @@ def tensors_of(clause: str) -> str:
 
 
 def _tensor_row(spec: TensorSpec, names: list[str]) -> list[str]:
-    need = spec.need + {"dense": ", without experts", "experts": ", with experts"}.get(spec.when, "")
+    need = spec.need + _LAYERS.get(spec.when, "")
     meaning = spec.meaning + (f" ({spec.note})" if spec.note else "")
     return [_code(spec.name), ", ".join(spec.ne), ", ".join(spec.types), need, ", ".join(names), meaning]
 
