@@ -95,6 +95,13 @@ STORY_TOKENS = 379
     default=None,
     help="Write text unchanged, or with control characters escaped. [default: --escape on a terminal]",
 )
+@click.option(
+    "--head",
+    type=click.Choice(["screened", "whole"]),
+    default="screened",
+    show_default=True,
+    help="Read the rows of the final projection that can decide about a token, or all; the tokens are the same.",
+)
 @form_option(["text", "json"])
 @model_options
 def run_command(
@@ -167,8 +174,9 @@ def _continue(
     limit = 128 if options["max_tokens"] is None else options["max_tokens"]
     with counting_bar("prompt", len(tokens or ()), quiet) as progress:
         generation = Generation(
-            model, tokens or [], sampling, limit=limit, ends=ends, room=options["context"], progress=progress
-        )
+            model, tokens or [], sampling, limit=limit, ends=ends, room=options["context"], progress=progress,
+            head=options["head"],
+        )  # fmt: skip
         arriving = iter(generation)
         first = next(arriving, None)  # the prompt is read now; then the bar goes away
     if form == "json":
@@ -214,7 +222,13 @@ def summary(generation: Generation) -> str:
         f"generated {counted(made, 'token')}"
         + (f", {rate(made - 1, generation.decode_seconds):.1f} tok/s" if made > 1 else "")
     )
-    return "; ".join(parts) + f" ({why[generation.reason]})" if generation.reason else "; ".join(parts)
+    if generation.reason:
+        parts[-1] += f" ({why[generation.reason]})"
+    report = None if generation.screened is None else generation.screened.report
+    if report is not None and report.screened:
+        share, copy = f"{100 * report.share:.2g} %", f"{report.copy_bytes / 1e6:,.0f} MB"
+        parts.append(f"head: {share} of its rows read for {counted(report.screened, 'token')}, a copy of {copy}")
+    return "; ".join(parts)
 
 
 def _as_json(generation: Generation, tokenizer: Any, options: dict[str, Any]) -> None:
@@ -238,6 +252,7 @@ def _as_json(generation: Generation, tokenizer: Any, options: dict[str, Any]) ->
             "prompt": rate(len(generation.prompt), generation.prefill_seconds),
             "generated": rate(made - 1, generation.decode_seconds) if made > 1 else 0.0,
         },
+        "head": None if generation.screened is None else generation.screened.report.as_dict(),
     }
     sys.stdout.writelines(json_document(about))
 
@@ -278,7 +293,9 @@ def chat(model: Any, sampling: Sampling, options: dict[str, Any]) -> None:
     form = _form(model, tokenizer, options["chat_format"], quiet)
     room = options["context"] or min(model.context_length, CONTEXT)
     limit = ANSWER if options["max_tokens"] is None else options["max_tokens"]
-    conversation = Conversation(model, tokenizer, form, sampling, system=options["system"], limit=limit, room=room)
+    conversation = Conversation(
+        model, tokenizer, form, sampling, system=options["system"], limit=limit, room=room, head=options["head"]
+    )
     shown = ModelText(escaped=None if options["raw"] is None else not options["raw"])
     if sys.stdin.isatty() and not quiet:
         remark("a line is a message; Ctrl-D ends the conversation")
