@@ -399,8 +399,8 @@ def _scale_notes(choices: _Choices, linear: Mapping[str, Any]) -> Iterator[str]:
     elif min(choices.shares) < 1:
         yield (
             "programs that quantize floats by their mean magnitude (transformers with quantization_mode online, litespark, "
-            f"llama.cpp's converter for BitNet) multiply each scale by the share of weights that are not 0 ({shares}): "
-            "--for-absmean makes floats for them"
+            "loom, llama.cpp's converter for BitNet) multiply each scale by the share of weights that are not 0 "
+            f"({shares}): --for-absmean makes floats for them"
         )
 
 

@@ -212,9 +212,9 @@ def export_command(file: str, target: str, as_json: bool, quiet: bool, **options
     """Write the folder DIR from the GGUF file FILE: config.json, model.safetensors, the files of the tokenizer.
 
     Packed matrices have a weight_scale in F32 that multiplies, and config.json says so (`autobitlinear`, `offline`), or one
-    that divides (`bitlinear`). Floats have no quantization_config: some programs quantize them again by their mean
-    magnitude, which multiplies each scale by the share of weights that are not 0. --for-absmean makes floats of which that
-    rule gives the trits and the scale back. The folder appears only when it is complete.
+    that divides (`bitlinear`). Floats have no quantization_config: some programs, such as loom, quantize them again by
+    their mean magnitude, which multiplies each scale by the share of weights that are not 0. --for-absmean makes floats of
+    which that rule gives the trits and the scale back. The folder appears only when it is complete.
     """
     from i2s_spec.checkpoints.export_checkpoint import export_checkpoint
     from i2s_spec.gguf.reader import open as open_file

@@ -13,6 +13,7 @@ from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_opt
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
+from i2s_spec.gguf.source import is_address
 
 if TYPE_CHECKING:
     from i2s_spec.compare.diff import Difference, OtherDialect
@@ -63,7 +64,7 @@ def diff_command(
 
     Exit code: 0 if the files mean the same, 1 if not.
     """
-    from i2s_spec.compare.diff import difference, other_dialect
+    from i2s_spec.compare.diff import diff, other_dialect
     from i2s_spec.gguf.reader import open as open_file
 
     output = None if output == "-" else output
@@ -74,7 +75,7 @@ def diff_command(
             open_file(b) as other,
             progress_bar("comparing", quiet) as progress,
         ):
-            found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
+            found = diff(one, other, dialect_a, dialect_b, threads=threads or os.cpu_count() or 1, progress=progress)
             packed = None
             if not quiet and form == "text":
                 packed = other_dialect(one, other, found, dialect_a, dialect_b, threads or os.cpu_count() or 1)
@@ -140,7 +141,14 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s hash tiny.gguf --tensors",
     short_help="Print digests of file, metadata and weights.",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=INPUT)
+@click.argument("files", nargs=-1, metavar="FILE...", type=INPUT)
+@click.option(
+    "--write", "target", type=OUTPUT, metavar="LIST", help="Also write the digests to a file that sha256sum -c reads."
+)
+@click.option(
+    "--check", "listed", type=INPUT, metavar="LIST", help="Compare files with such a list, also of sha256sum."
+)
+@click.option("--force", is_flag=True, help="Overwrite LIST if it exists.")
 @click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
 @click.option("--tensors", "each", is_flag=True, help="Print the digest of every tensor, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor.")
@@ -155,6 +163,9 @@ SCHEMA_VERSION = 1
 @remote_options
 def hash_command(
     files: tuple[str, ...],
+    target: str | None,
+    listed: str | None,
+    force: bool,
     dialect: str,
     each: bool,
     as_json: bool,
@@ -162,7 +173,7 @@ def hash_command(
     base: str | None,
     threads: int | None,
     quiet: bool,
-) -> None:
+) -> int:
     """Print the SHA-256 of GGUF files, of their metadata, and of their weights.
 
     With several files it also says which of them have the same weights; --json then prints a list named files.
@@ -179,17 +190,32 @@ def hash_command(
     FILE may be a folder: every *.gguf file below it. The first part of a split model, with the others beside it, stands
     for the model: metadata and weights are those of the same model in one file. A later part is hashed alone.
 
+    --write also writes a list for sha256sum -c, in whose comments are the digests of the weights; --check compares files
+    with a list, of this form or of sha256sum. Of a file with other bytes it says whether the weights are the same.
+
     The module i2s_spec.compare.hash says exactly what is hashed, so that other programs can compute the same.
+
+    Exit code of --check: 0 if all files agree, 1 if not.
     """
+    workers = threads or os.cpu_count() or 1
+    if listed is not None:
+        if files or target is not None or lineage or base is not None or each:
+            raise click.UsageError("--check takes the files from its list, and only --json, --threads and --quiet")
+        return _check(listed, workers, as_json, quiet)
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'.")
+    if target is not None and any(map(is_address, files)):
+        raise click.UsageError("--write lists files of this machine; a list cannot name an address")
     known = None if base is None else _read_base(base)
     lineage = lineage or known is not None
     files = tuple(_models(files))
-    workers, several = threads or os.cpu_count() or 1, len(files) > 1
+    several, lines = len(files) > 1, list[str]()
     documents: list[dict[str, Any]] = []
     same: dict[str, list[str]] = {}
     for file in files:
         found, part = _identity(file, dialect, workers, lineage, as_json, quiet)
         same.setdefault(found.weights, []).append(file)
+        lines += _checksums(file, dialect, found)
         shared = None if known is None else _shared(known, found)
         if as_json:
             documents.append(_document(file, dialect, found, lineage, shared, part))
@@ -201,10 +227,59 @@ def hash_command(
     if as_json:
         whole = {"schema_version": SCHEMA_VERSION, "files": documents} if several else documents[0]
         sys.stdout.writelines(json_document(whole))
-        return
-    for names in same.values():
-        if len(names) > 1:
-            click.echo(f"the same weights: {', '.join(visible(name, 4096, bare=True) for name in names)}")
+    else:
+        for names in same.values():
+            if len(names) > 1:
+                click.echo(f"the same weights: {', '.join(visible(name, 4096, bare=True) for name in names)}")
+    if target is not None:
+        from i2s_spec.gguf.atomic_file import OutputFile
+
+        with writing(target), OutputFile(target, force=force) as output:
+            output.write(b"".join(os.fsencode(line) + b"\n" for line in lines))
+    return 0
+
+
+def _checksums(file: str, dialect: str, found: Identity) -> Iterator[str]:
+    """The lines of a list on one file, or on all parts of a split model."""
+    from i2s_spec.compare.checksums import line, weights_line
+
+    for name, digest in zip(_names_of_parts(file, found) or [file], found.parts or [found.file], strict=True):
+        yield line(digest, name)
+    yield weights_line(found.weights, dialect, file)
+
+
+def _check(path: str, threads: int, as_json: bool, quiet: bool) -> int:
+    """Compare files with a list of checksums, and say of each what was found."""
+    from i2s_spec.compare import checksums
+    from i2s_spec.compare.hash import hash as identity_of
+    from i2s_spec.gguf.source import FileSource, read_regular
+
+    def weights(name: str, dialect: str) -> str | None:
+        source = FileSource(name)
+        try:
+            return identity_of(source, dialect, threads=threads).weights
+        except ValueError:  # no GGUF file, or not packed so
+            return None
+        finally:
+            source.close()
+
+    try:
+        listed = checksums.read(read_regular(path, checksums.LARGEST))
+    except ValueError as error:
+        raise click.UsageError(f"{shown(path)} is no list of checksums: {error}") from None
+    found: list[checksums.CheckedFile] = []
+    with progress_bar("hashing", quiet) as progress:
+        for each in checksums.check(listed, weights, progress):
+            found.append(each)
+            if not as_json and not (quiet and each.same):
+                click.echo(f"{visible(each.name, 4096, bare=True)}: {checksums.words(each)}")
+    wrong = not all(each.same for each in found)
+    if as_json:
+        rows = [{**each._asdict(), "name": json_string(each.name)} for each in found]
+        sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, "files": rows}))
+    elif wrong:
+        click.echo(f"i2s: {checksums.summary(found)}", err=True)
+    return EXIT_FINDINGS if wrong else 0
 
 
 def _models(files: Iterable[str]) -> Iterator[str]:
@@ -212,7 +287,6 @@ def _models(files: Iterable[str]) -> Iterator[str]:
 
     :raises click.UsageError: for a folder without any
     """
-    from i2s_spec.gguf.source import is_address
     from i2s_spec.gguf.split_set import part_name
     from i2s_spec.linter.paths import inputs
 

@@ -79,7 +79,7 @@ _KINDS: Final[Mapping[OptionKind, dict[str, Any]]] = {
     OptionKind.FLAG: {"is_flag": True},
     OptionKind.TEXT: {},
     OptionKind.FILE: {"type": click.Path(dir_okay=False)},
-    OptionKind.INPUT: {"type": click.Path(readable=False)},
+    OptionKind.INPUT: {"type": INPUT},
     OptionKind.WORDS: {"multiple": True, "callback": words},
     OptionKind.ACCEPTED: {"multiple": True, "callback": words},
     OptionKind.LEVELS: {"multiple": True, "callback": pairs_of},
@@ -208,7 +208,7 @@ def _enter_files(run: LintRun, files: Iterable[str]) -> None:
     :raises click.UsageError: for an output that is an input or another output
     """
     how, call = run.how, call_files()
-    call.read(how.reference, None if how.write_baseline else how.baseline, *run.configurations)
+    call.read(how.reference, how.expect, None if how.write_baseline else how.baseline, *run.configurations)
     for place in (how.output, *how.reports, how.baseline if how.write_baseline else None):
         call.write(place)
     if how.engine is not None:

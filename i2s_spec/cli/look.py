@@ -9,13 +9,14 @@ import json
 import os
 import platform
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from i2s_spec._version import __version__
 from i2s_spec.cli.model_input import named, origin
-from i2s_spec.cli.options import INPUT, remote_options
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, writing
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -36,12 +37,38 @@ ENDS = (900, 100)
     short_help="Show header, keys, tensors and totals of a file.",
 )
 @click.argument("file", type=INPUT, required=False)
-@click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
+@form_option(
+    ["text", "json", "record", "cyclonedx"],
+    help="json has every key and tensor; record is what `i2s lint --expect` compares headers with; cyclonedx is a bill of "
+    "materials.",
+    schema="show.schema.json",
+)
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Leave out the tensor table; totals are still shown.")
+@click.option(
+    "--context",
+    type=click.IntRange(1, 1 << 31),
+    metavar="N",
+    help="Add how much memory the model takes in llama.cpp with a context of N tokens.",
+)
+@click.option("--kv", type=click.Choice(["f16", "q8_0"]), help="With --context: type of the cache. [default: f16]")
+@click.option(
+    "-o", "--output", type=OUTPUT, metavar="FILE", help="With --format record or cyclonedx: write it to FILE."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option("--plot", is_flag=True, help="Draw scales by layer and shares of codes instead, in blocks or ASCII.")
 @remote_options
-def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: bool, plot: bool) -> int:
+def show_command(
+    file: str | None,
+    form: str,
+    everything: bool,
+    no_tensors: bool,
+    context: int | None,
+    kv: str | None,
+    output: str | None,
+    force: bool,
+    plot: bool,
+) -> int:
     """Show the content of a GGUF file: header, keys, tensors, totals by type.
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start
@@ -53,8 +80,18 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
     Exit code: 0; 1 if a fault stops the reading (the part before it is shown); 3 if FILE is not a GGUF file; 5 if its
     server does not give it.
     """
-    if plot and (as_json or everything or no_tensors):
+    if kv is not None and context is None:
+        raise click.UsageError("--kv needs --context N, the tokens that the cache has room for")
+    more = everything or no_tensors or context is not None
+    if plot and (more or form != "text"):
         raise click.UsageError("--plot draws scales and codes, and takes no other option of show")
+    if form in _DOCUMENTS:
+        if more:
+            raise click.UsageError(f"--format {form} takes no other option of show")
+        return _document(file, form, output, force)
+    if output is not None:
+        raise click.UsageError("-o FILE needs --format record or --format cyclonedx")
+    as_json = form == "json"
     try:
         opened = File(source_of(origin(file)))
     except FormatError as error:
@@ -74,9 +111,44 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
             split := split_members(opened, None if everything or as_json else ENDS, not no_tensors)
         ):
             about["split"] = split
+        if context is not None and opened.fault is None:
+            about["memory"] = _memory(opened, context, kv or "f16")
         if not as_json:
             about = listed(about)
         return _finish(about, opened.fault, as_json, named(file))
+
+
+def _document(file: str | None, form: str, output: str | None, force: bool) -> int:
+    """Write a document on one file whose header can be read, or print it."""
+    from i2s_spec.gguf.reader import open as open_file
+
+    with reading(named(file)), open_file(origin(file)) as opened:
+        parts = json_document(_DOCUMENTS[form](opened))
+        if output in (None, "-"):
+            sys.stdout.writelines(parts)
+            return 0
+        from i2s_spec.gguf.atomic_file import OutputFile
+
+        with writing(output), OutputFile(output, force=force) as target:
+            for part in parts:
+                target.write(part.encode("utf-8"))
+    return 0
+
+
+def _record(file: File) -> dict[str, Any]:
+    from i2s_spec.compare.header_record import header_record
+
+    return header_record(file)
+
+
+def _bill_of_materials(file: File) -> dict[str, Any]:
+    from i2s_spec.compare.cyclonedx import bill_of_materials
+
+    return bill_of_materials(file)
+
+
+#: The documents besides show's own.
+_DOCUMENTS: Final[Mapping[str, Callable[[File], dict[str, Any]]]] = {"record": _record, "cyclonedx": _bill_of_materials}
 
 
 def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, name: str) -> int:
@@ -85,6 +157,16 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
     else:
         terminal.write(page(about, terminal.columns(sys.stdout)), sys.stdout)
     return _exit_code(fault, name)
+
+
+def _memory(file: File, context: int, kv: str) -> dict[str, Any]:
+    """The sizes that `memory` gives, and where the weights lie on a GPU."""
+    from i2s_spec.inspect.memory import all_tensors, memory
+    from i2s_spec.linter.runtimes.devices import weight_places
+
+    found = memory(file, context, kv)
+    places = None if found.weights is None else weight_places(file, all_tensors(file))
+    return {**found.as_dict(), "cuda": None if places is None else places._asdict()}
 
 
 def _plot(file: File) -> None:

@@ -191,9 +191,25 @@ def call_files() -> CallFiles:
 
 class _InputPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.startswith("ollama:"):
+            value = _of_store(value)
         path = super().convert(value, param, ctx)
         call_files().read(os.fsdecode(path))
         return path
+
+
+def _of_store(name: str) -> str:
+    """The path of a model in Ollama's store; it is printed on stderr, with the files that are used beside the model.
+
+    :raises FormatError: for a model that is not there
+    """
+    from i2s_spec.gguf.ollama_store import stored_model
+
+    found = stored_model(name)
+    click.echo(f"i2s: {shown(name)} is {shown(found.path)}", err=True)
+    for kind, path in found.beside:
+        click.echo(f"i2s: it is used with the {kind} {shown(path)}", err=True)
+    return found.path
 
 
 class _OutputPath(click.Path):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.cli.replay import replay
-from i2s_spec.compare.diff import difference
+from i2s_spec.compare.diff import diff
 from i2s_spec.draw.text import float32_words
 from i2s_spec.errors import FormatError, MissingExtra, Span, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
@@ -204,7 +204,7 @@ def _difference(data: bytes, base: bytes, name: str, folder: Path) -> tuple[str,
     try:
         if ours is None or theirs is None:
             return "", False
-        found = difference(ours, theirs)
+        found = diff(ours, theirs)
     except FormatError:
         return "", False
     if not found.compared or (found.same and not found.container and not found.tails):

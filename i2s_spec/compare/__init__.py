@@ -1,6 +1,9 @@
 """Everything about two files: identities of files and weights, differences, lineage, and comparison with known weights.
 
     hash            the identity of a file, its metadata and its weights; the one form that hashes and diffs share
+    checksums       lists of checksums, of sha256sum's form
+    header_record   a header as a record, and what differs from it
+    cyclonedx       a model as a bill of materials
     diff            two files compared by meaning
     diff_text       their differences, as lines and as data
     lineage         which trits training changed, and which channels are off: the fingerprint of a family
@@ -8,6 +11,7 @@
     explanation     what a tensor is that is not what it should be, in words
     tensor_rows     tensors as rows of numbers, a window at a time
 
+    header_record, cyclonedx -> hash
     diff_text -> diff -> hash, lineage
                       -> explanation
     known_weights     -> explanation, tensor_rows

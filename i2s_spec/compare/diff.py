@@ -9,7 +9,7 @@ A changed tensor is explained where it is another one, or the same in another la
     >>> from i2s_spec.gguf.reader import open
     >>> one, other = io.BytesIO(), io.BytesIO()
     >>> _ = new(one, layers=1), new(other, layers=1, byte_order="big", alignment=64)
-    >>> difference(open(one), open(other)).same
+    >>> diff(open(one), open(other)).same
     True
 """
 
@@ -165,31 +165,14 @@ def diff(
     :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
         so many bytes that they are larger than the file
     """
-    return _diff_with(b, a, dialect_a, dialect_b, threads, progress)
+    return _diff_with(b, a, parse(dialect_a), parse(dialect_b), threads, progress)
 
 
 @takes_file
-def _diff_with(b: Origin, a: File, *options: Any) -> Difference:
-    return difference(a, b, *options)
-
-
-def difference(
-    a: File,
-    b: File,
-    dialect_a: str | Dialect = "canonical",
-    dialect_b: str | Dialect = "canonical",
-    threads: int = 1,
-    progress: Progress | None = None,
+def _diff_with(
+    b: Origin, a: File, dialect_a: Dialect, dialect_b: Dialect, threads: int, progress: Progress | None
 ) -> Difference:
-    """Compare two files by meaning.
-
-    :param dialect_a: of the I2_S tensors of A, which the file does not say
-    :param dialect_b: of those of B
-    :param threads: how many threads decode
-    :param progress: called now and then with (bytes of A compared, bytes of A to compare)
-    :raises FormatError: for a file with a fault, and where one does not hold a tensor whole
-    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have
-    """
+    """What `diff` does, with B opened as well."""
     for file in (a, b):
         if file.fault is not None:
             raise file.fault
@@ -203,7 +186,7 @@ def difference(
     explained = 0
     others = OtherTensors(a, dialect_a)
     common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
-    dialects = parse(dialect_a), parse(dialect_b)
+    dialects = dialect_a, dialect_b
     for part in parts(common):
         for (ours, theirs), small in zip(part, _small(a, b, part, *dialects), strict=True):
             if small is None:
@@ -676,7 +659,7 @@ def other_dialect(
                 continue
             wanted = Dialect(best.dialect.layout, best.dialect.code_map, packed.tail)
             dialects = {"a": dialect_a, "b": dialect_b, side: wanted}
-            again = difference(a, b, dialects["a"], dialects["b"], threads)
+            again = diff(a, b, dialects["a"], dialects["b"], threads=threads)
             left = sum(change.trits is not None for change in again.tensors)
             return OtherDialect(side, str(wanted), left) if left < differ else None
         return None  # the first tensor of which most differs decides

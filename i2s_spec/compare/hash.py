@@ -19,7 +19,7 @@ weights -s, 0 and +s only. So layout, code map, tail, byte order, order of tenso
 and neither does the type, as long as it holds the same scale. An I2_S tensor of slices, or with an incomplete last
 block, is of kind TYPE: nobody can say which trits it holds.
 
-Of a split model, `set_identity` gives the identities that the whole model has as one file.
+Of a split model, `hash` gives the identities that the whole model has as one file.
 
 `canonical_value` and `canonical_data` give the form that is hashed, `read_fingerprint` the all-zero rows that were kept
 of a file.
@@ -96,33 +96,6 @@ class Identity(NamedTuple):
         return {each.name: each.zero_rows for each in self.tensors if each.zero_rows is not None}
 
 
-def identity(
-    file: File,
-    dialect: str | Dialect = "canonical",
-    threads: int = 1,
-    progress: Progress | None = None,
-    lineage: bool = False,
-) -> Identity:
-    """The identities of a file, of its metadata and of its weights.
-
-    :param dialect: of the I2_S tensors, which the file does not say
-    :param threads: how many threads decode
-    :param progress: called now and then with (bytes looked at, bytes to look at)
-    :param lineage: note the all-zero rows of ternary tensors, too
-    :raises FormatError: for a file with a fault, and where it does not hold a tensor whole
-    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
-        so many bytes that they are larger than the file
-    """
-    tensors, size = _sorted(file)
-    reported = _counter(progress, file.size + size)
-    whole = hashlib.sha256()
-    for chunk in chunks(file.source, 0, file.size):
-        whole.update(chunk)
-        reported(len(chunk))
-    found = tuple(_each(file, tensors, dialect, threads, reported, lineage))
-    return Identity(whole.hexdigest(), metadata_digest(file), _combined(len(found), found), found)
-
-
 @takes_file
 def hash(
     file: Origin,
@@ -150,25 +123,32 @@ def hash(
     """
     whole = split_set(file)
     if whole is not None and whole.is_whole:
-        return set_identity(whole, dialect, threads, progress, lineage)
-    return identity(file, dialect, threads, progress, lineage)
+        return _of_set(whole, dialect, threads, progress, lineage)
+    return _of_file(file, dialect, threads, progress, lineage)
 
 
-def set_identity(
-    whole: SplitSet,
-    dialect: str | Dialect = "canonical",
-    threads: int = 1,
-    progress: Progress | None = None,
-    lineage: bool = False,
+def _of_file(file: File, dialect: str | Dialect, threads: int, progress: Progress | None, lineage: bool) -> Identity:
+    """The identities of one file alone, with the parameters and errors of `hash`."""
+    tensors, size = _sorted(file)
+    reported = _counter(progress, file.size + size)
+    whole = hashlib.sha256()
+    for chunk in chunks(file.source, 0, file.size):
+        whole.update(chunk)
+        reported(len(chunk))
+    found = tuple(_each(file, tensors, dialect, threads, reported, lineage))
+    return Identity(whole.hexdigest(), metadata_digest(file), _combined(len(found), found), found)
+
+
+def _of_set(
+    whole: SplitSet, dialect: str | Dialect, threads: int, progress: Progress | None, lineage: bool
 ) -> Identity:
-    """The identities of a split model: metadata and weights are those of the file that its parts would make together.
+    """The identities of a split model that `is_whole`, with the parameters and errors of `hash`: metadata and weights are
+    those of the file that its parts would make together.
 
     The keys about splitting are left out of the metadata, and only the first part has others. `file` is of the first
-    part, `parts` of each. The parameters and errors are those of `identity`.
-
-    :param whole: a set that `is_whole`
+    part, `parts` of each.
     """
-    each = [identity(file, dialect, threads, progress, lineage) for file in whole.files()]
+    each = [_of_file(file, dialect, threads, progress, lineage) for file in whole.files()]
     tensors = tuple(sorted((tensor for part in each for tensor in part.tensors), key=lambda tensor: tensor.name))
     metadata = metadata_digest(whole.file, frozenset((ALIGNMENT, *TYPES)))
     weights = _combined(len(tensors), tensors)
@@ -178,7 +158,7 @@ def set_identity(
 def weights_digest(
     file: File, dialect: str | Dialect = "canonical", threads: int = 1, progress: Progress | None = None
 ) -> str:
-    """The identity of the weights alone, with the parameters and errors of `identity`: only the tensors are read."""
+    """The identity of the weights alone, with the parameters and errors of `hash`: only the tensors are read."""
     tensors, size = _sorted(file)
     return _combined(len(tensors), _each(file, tensors, dialect, threads, _counter(progress, size), lineage=False))
 
@@ -488,7 +468,7 @@ def read_fingerprint(data: bytes) -> Fingerprint:
     for each in tensors:
         if not isinstance(each, dict) or "zero_rows" not in each:
             continue
-        name, rows, zero = _name(each.get("name")), each.get("rows"), each["zero_rows"]
+        name, rows, zero = name_bytes(each.get("name")), each.get("rows"), each["zero_rows"]
         if name is None or not _is_count(rows) or not isinstance(zero, list):
             raise ValueError("a tensor lacks its name, its rows or the runs of all-zero rows")
         left -= rows
@@ -507,7 +487,7 @@ def read_fingerprint(data: bytes) -> Fingerprint:
     return found
 
 
-def _name(value: object) -> bytes | None:
+def name_bytes(value: object) -> bytes | None:
     """The bytes of a name as `json_string` writes it: text, or hexadecimal digits where they are not UTF-8."""
     try:
         if isinstance(value, dict):

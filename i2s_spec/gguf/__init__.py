@@ -2,6 +2,7 @@
 
     source         files by bounded reads, buffers, streams, and maps of trusted files; ranges of them; regular files
     reader         `open`: a file with its metadata and tensors, fetched when they are asked for
+    ollama_store   models in Ollama's store on this machine, by their names
     header         the index of an open file's header, and its key-values
     data_section   where the tensors lie, also where the header does not state that rightly
     data_shift     the evidence for that in the bytes near the bounds of tensors

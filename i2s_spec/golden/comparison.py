@@ -193,13 +193,13 @@ def _loaded(
 
 def _require_same(record: Record, model: Model) -> None:
     """Refuse a model that the record was not made of."""
-    from i2s_spec.compare.hash import identity
+    from i2s_spec.compare.hash import hash as identity_of
 
     header = record.header
     name = model.architecture.name
     if name != header.get("architecture"):
         raise SettingError(f"the record is of {quote(str(header.get('architecture')))}; the model is of {name}")
-    found = identity(model.file, model.weights.dialect, model.threads, None).weights
+    found = identity_of(model.file, model.weights.dialect, threads=model.threads).weights
     if found != header.get("weights"):
         raise SettingError(
             f"the model is not the record's: its weights are {found[:16]}..., the record was made of "

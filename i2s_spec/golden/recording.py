@@ -114,9 +114,9 @@ def require_numbers(result: NDArray[np.float32]) -> None:
 
 def header_of(model: Model, ids: NDArray[np.int64]) -> dict[str, Any]:
     """What a record says of how it was made."""
-    from i2s_spec.compare.hash import identity
+    from i2s_spec.compare.hash import hash as identity_of
 
-    found = identity(model.file, model.weights.dialect, model.threads, None)
+    found = identity_of(model.file, model.weights.dialect, threads=model.threads)
     rule = model.activation_rule
     return {
         "tool": {"name": "i2s-spec", "version": __version__},

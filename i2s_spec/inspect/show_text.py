@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from i2s_spec.draw.terminal import (
     sparkline,
     table,
 )
-from i2s_spec.draw.text import count_words, exact_size_words, float32_words, visible, width
+from i2s_spec.draw.text import count_words, exact_size_words, float32_words, size_words, visible, width
 from i2s_spec.errors import counted
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.survey import Reading, Survey
@@ -65,6 +66,8 @@ def page(about: dict[str, Any], available: int | None = None) -> Iterator[Line]:
     totals = split["totals"] or about["totals"]
     if totals["tensors"]:
         yield from _totals(totals, available)
+    if "memory" in about:
+        yield from _memory(about["memory"], available)
 
 
 def _header(about: dict[str, Any]) -> Iterator[Line]:
@@ -243,6 +246,43 @@ def _totals(totals: dict[str, Any], available: int | None) -> Iterator[Line]:
     rows = [(_type(total), *_sums(total)) for total in totals["by_type"]]
     yield from table(columns, [*rows, ("all", *_sums(totals))], available)
     yield [Piece(f"  {counted(totals['elements'], 'parameter')}"), Piece(_rounded(totals["elements"]), "dim")]
+
+
+def _memory(memory: dict[str, Any], available: int | None) -> Iterator[Line]:
+    yield []
+    yield [
+        Piece("Memory", "bold"),
+        Piece(f"  one sequence of {counted(memory['context'], 'token')}, as llama.cpp lays it out"),
+    ]
+
+    def size(number: int | None) -> str:
+        return "?" if number is None else f"{number:,}"
+
+    rows = [("weights", size(memory["weights"]), "every tensor once")]
+    for part in memory["cache"] or ():
+        layers = counted(part["layers"], "layer")
+        if part["name"] == "recurrent state":
+            rows.append((part["name"], size(part["bytes"]), f"{layers}, in F32"))
+        else:
+            where = f"{layers}, {counted(part['cells'], 'token')}, in {memory['cache_type'].upper()}"
+            rows.append((part["name"], size(part["bytes"]), where))
+    if memory["cache"] is None:
+        rows.append(("cache", "not known", memory["unknown"]))
+    elif not memory["cache"]:
+        rows.append(("cache", "none", "all tokens are computed together"))
+    elif memory["weights"] is not None:
+        both = memory["weights"] + memory["cache_bytes"]
+        rows.append(("together", size(both), size_words(both) if both >= 1024 else ""))
+    yield from table((Column(""), Column("bytes", right=True), Column("", gives=True)), rows, available)
+    notes = ["buffers of intermediate results come on top; they depend on device, batch and program"]
+    if (cuda := memory["cuda"]) is not None:
+        notes.append(
+            f"with CUDA, all layers offloaded: {size_words(cuda['device'])} of weights on the GPU, "
+            f"{size_words(cuda['host'])} in host memory: {cuda['words']} ({cuda['source']})"
+        )
+    for note in notes:
+        for line in textwrap.wrap(note, (available or WIDTH) - 2, subsequent_indent="  "):
+            yield [Piece(f"  {line}", "dim")]
 
 
 def _sums(total: dict[str, Any]) -> tuple[str, ...]:

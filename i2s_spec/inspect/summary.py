@@ -1,4 +1,4 @@
-"""What a model is, in a few sentences: its name, sizes, types of tensors, and tokenizer. Only the header is read."""
+"""What a model is, in a few sentences: its name, sizes, types of tensors, tokenizer and memory. Only the header is read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from i2s_spec.draw.text import size_words
 from i2s_spec.errors import counted, quote
+from i2s_spec.inspect.memory import MemoryUse, memory, trained_context
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
 
 #: Tensors that are looked at: no model has more.
 _MOST: Final = 65_536
+
+#: The context for which a cache is computed, if the model was not trained for a shorter one.
+_CONTEXT: Final = 4096
 
 #: Keys of the architecture that give sizes, and what one is called, and several are.
 _SIZES: Final = (
@@ -52,7 +57,22 @@ def summary(file: File) -> tuple[str, ...]:
         split = f", split as {quote(pre, 32, bare=True)}" if isinstance(pre, str) else ""
         chat = "a chat template" if "tokenizer.chat_template" in file.metadata else "no chat template"
         found.append(f"tokenizer {quote(tokenizer, 32, bare=True)}{split}; {chat}")
+    if (context := trained_context(file)) is not None:
+        found.append(_memory_words(memory(file, min(context, _CONTEXT)), context))
     return tuple(found)
+
+
+def _memory_words(found: MemoryUse, context: int) -> str:
+    """How much memory a model takes, in a sentence."""
+    weights = "of weights of unknown size" if found.weights is None else f"{size_words(found.weights)} of weights"
+    tokens = f"{'its ' if found.context == context else ''}{counted(found.context, 'token')}"
+    if found.cache_bytes is None:
+        cache = "a cache of unknown size"
+    elif all(part.name == "recurrent state" for part in found.cache or ()):
+        cache = f"{size_words(found.cache_bytes)} of recurrent state" if found.cache else "no cache"
+    else:
+        cache = f"{size_words(found.cache_bytes)} of cache in F16 for {tokens}"
+    return f"memory, as llama.cpp lays it out: {weights} and {cache}; buffers of intermediate results come on top"
 
 
 def _listed(types: Counter[str]) -> str:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TooManyFiles, TrustedText, is_too_many_files, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, chunks, is_address, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.context import Subject, split_set
@@ -57,7 +57,8 @@ def lint(
     :param place: the path that the file has or will have, if `origin` is none; the other parts of a split model are
         beside it
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
-        `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
+        `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` and `record` (also
+        paths alone), and `details`
     :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
         raises an exception
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
@@ -126,6 +127,7 @@ class _Run:
         self._codes = tuple(levels)
         self._rules = _in_order(self._codes)
         self._collection = Collection(levels, options.suppressed_in(path))
+        self._path = path
         self.add = self._collection.add
         self._options = options
         self._reading = reading
@@ -144,6 +146,7 @@ class _Run:
     def file(self, source: Source) -> None:
         """Check the bytes of a source."""
         self._size = source.size
+        self._collection.reasons = self._options.suppressed_in(self._path, cache(partial(_sha256, source)))
         try:
             file = File(source)
             self.add(map(finding_of, (*file.passed, *([file.fault] if file.fault is not None else []))))
@@ -153,6 +156,7 @@ class _Run:
             subject.asked = _by_the_reader(self._codes, fetched)
             subject.by_document = profile_named(self._options.profile).by_document
             subject.runtimes_requested = self._options.runtimes
+            subject.record = self._options.record
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return
@@ -311,6 +315,21 @@ class _Run:
         )
 
 
+def _sha256(source: Source) -> str:
+    """The SHA-256 of a file; empty for one on a server, which is not fetched for that, and for one that goes away."""
+    from hashlib import sha256
+
+    if isinstance(source, FetchingSource):
+        return ""
+    digest = sha256()
+    try:
+        for part in chunks(source, 0, source.size):
+            digest.update(part)
+    except FormatError:  # the rules meet it as well
+        return ""
+    return digest.hexdigest()
+
+
 # All files of a run have the same rules: what depends on the rules alone is computed once.
 
 
@@ -341,7 +360,7 @@ class Collection:
         self.levels = levels
         self.findings: list[Finding] = []
         self.bugs: list[Bug] = []
-        self._reasons = reasons
+        self.reasons = reasons
         self._most_per_rule = bounds.FINDINGS_PER_RULE
         self._counts: dict[str, int] = {}
         self._suppressed: dict[str, int] = {}
@@ -352,7 +371,7 @@ class Collection:
             level = self.levels.get(finding.code)
             if level is None:
                 continue
-            if finding.code in self._reasons:
+            if finding.code in self.reasons:
                 self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
                 continue
             count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
@@ -383,7 +402,7 @@ class Collection:
             path,
             tuple(sorted(self.findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
             {code: n - self._most_per_rule for code, n in self._counts.items() if n > self._most_per_rule},
-            suppressed=tuple(Suppressed(code, n, self._reasons[code]) for code, n in sorted(self._suppressed.items())),
+            suppressed=tuple(Suppressed(code, n, self.reasons[code]) for code, n in sorted(self._suppressed.items())),
             bugs=tuple(self.bugs),
             **more,
         )

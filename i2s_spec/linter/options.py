@@ -41,6 +41,7 @@ from i2s_spec.schema.limits import NAMED, checked
 
 if TYPE_CHECKING:
     from i2s_spec.compare import Reference
+    from i2s_spec.compare.header_record import HeaderRecord
     from i2s_spec.remote.policy import Policy
 
 
@@ -152,6 +153,7 @@ class Options:
     :param suppressions: the same for files whose name matches a pattern
     :param skip_lfs: a Git LFS pointer is no finding: the file is reported as skipped
     :param reference: another file of the same model, whose weights are right. It decides what the file alone does not show
+    :param record: the header that the file should have
     :param details: called with the file while it is open; its result is the report's `details`
     :param remote: which requests to servers are allowed for a file that is given by its address; by default the current
     policy
@@ -259,6 +261,7 @@ class Options:
         help="Skip Git LFS pointers instead of reporting them.",
     )
     reference: Reference | None = None
+    record: HeaderRecord | None = None
     details: Callable[[Any], Any] | None = None
     remote: Policy | None = field(default=None, metadata={"keyed": False})
     #: The active rules by code, each with its severity.
@@ -285,6 +288,7 @@ class Options:
             payload=reading != "none",
             runtimes=self.runtimes,
             reference=self.reference is not None,
+            record=self.record is not None,
         )
         suppressed_codes(self.suppressed)
         for suppression in self.suppressions:
@@ -298,15 +302,22 @@ class Options:
         if not self.select and not self.ignore:
             return frozenset()
         profile = selected(
-            self.profile, payload=self.reading != "none", runtimes=self.runtimes, reference=self.reference is not None
+            self.profile,
+            payload=self.reading != "none",
+            runtimes=self.runtimes,
+            reference=self.reference is not None,
+            record=self.record is not None,
         )
         return frozenset(profile) - frozenset(self.levels)
 
-    def suppressed_in(self, path: str | None) -> dict[str, str]:
-        """The codes whose findings in a file are counted but not listed, each with the reason."""
+    def suppressed_in(self, path: str | None, digest: Callable[[], str] = lambda: "") -> dict[str, str]:
+        """The codes whose findings in a file are counted but not listed, each with the reason.
+
+        :param digest: gives the SHA-256 of the file; called only if a suppression is bound to one
+        """
         if path is None or not self.suppressions:
             return suppressed_codes(self.suppressed)
-        return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions)})
+        return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions, digest)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -418,9 +429,10 @@ class RunOptions:
     expect: str | None = option(
         "--expect",
         kind=OptionKind.TEXT,
-        metavar="DIALECT",
+        metavar="RECORD|DIALECT",
         group=OptionGroup.COMPARISON,
-        help="How the I2_S tensors of FILE should be packed.  [default: canonical]",
+        help="Compare the header with a record that `i2s show --format record` wrote. With --reference also: how the I2_S "
+        "tensors of FILE should be packed.  [default: canonical]",
     )
     fail_on: str = option(
         "--fail-on",
@@ -479,7 +491,7 @@ def defaults() -> Options:
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:
-    """Options from keyword arguments: any kind of sequence is accepted, and a plain path as the reference."""
+    """Options from keyword arguments: any kind of sequence is accepted, and plain paths as reference and record."""
     given = dict(keywords)
     if "excused" in given:  # this option's name in version 0.1.0
         given["suppressed"] = given.pop("excused")
@@ -493,6 +505,10 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
         from i2s_spec.compare import Reference
 
         given["reference"] = reference if isinstance(reference, Reference) else Reference(reference)
+    if isinstance(given.get("record"), str | os.PathLike):
+        from i2s_spec.compare.header_record import HeaderRecord
+
+        given["record"] = HeaderRecord(os.fspath(given["record"]))
     return Options(**given)
 
 
@@ -507,7 +523,7 @@ def path_of(origin: Origin) -> str | None:
 #
 #     profile = "security"
 #     fail-on = "warning"
-#     ignore = ["P101", { files = "old/*.gguf", codes = ["I"], reason = "kept as a bad example" }]
+#     ignore = ["P101", { files = "old/*.gguf", codes = ["I"], reason = "kept as a bad example", sha256 = "..." }]
 #     severity = { M = "warning" }
 #     limits = { tensors = 4096 }
 
@@ -640,8 +656,9 @@ MOST_NAMES = 64
 #: A string on one line: dots in it are not those of a key.
 _QUOTED: Final = rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
 
-#: Keys of a suppression.
+#: Keys of a suppression, and one that it may have.
 _SUPPRESSION = {"files", "codes", "reason"}
+_DIGEST = "sha256"
 
 
 def _text(value: Any) -> str | None:
@@ -764,19 +781,21 @@ def suppression(path: str, table: dict[str, Any]) -> Suppression:
     :raises SettingError: for an unknown or missing key, or an invalid value
     """
     for key in sorted(table.keys() | _SUPPRESSION):
-        if key not in _SUPPRESSION:
-            raise SettingError(
-                f"{shown(path)}: ignore: unknown key {quote(key)}; there are: {', '.join(sorted(_SUPPRESSION))}"
-            )
+        if key not in _SUPPRESSION | {_DIGEST}:
+            names = ", ".join(sorted(_SUPPRESSION | {_DIGEST}))
+            raise SettingError(f"{shown(path)}: ignore: unknown key {quote(key)}; there are: {names}")
         value = table.get(key)
         wrong = "is missing" if value is None else _texts(value) if key == "codes" else _text(value)
         if wrong is None and key == "codes" and not value:
             wrong = "is empty"
         if wrong is None and key == "reason" and not str(value).strip():
             wrong = "must not be empty"
+        if wrong is None and key == _DIGEST and re.fullmatch("[0-9a-fA-F]{64}", str(value)) is None:
+            wrong = "must be a SHA-256: 64 hexadecimal digits"
         if wrong is not None:
             raise SettingError(f"{shown(path)}: ignore: {key} {wrong}")
-    made = Suppression(table["files"], tuple(table["codes"]), " ".join(table["reason"].split()), os.path.dirname(path))
+    reason, digest = " ".join(table["reason"].split()), str(table.get(_DIGEST, "")).lower()
+    made = Suppression(table["files"], tuple(table["codes"]), reason, os.path.dirname(path), digest)
     try:
         Options(suppressions=(made,))
     except ValueError as error:

@@ -21,8 +21,10 @@ from i2s_spec.linter.report import details_of, kind
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.selection import used
 from i2s_spec.remote.policy import current
+from i2s_spec.schema.dialect import parse
 
 if TYPE_CHECKING:
+    from i2s_spec.compare.header_record import HeaderRecord
     from i2s_spec.compare.known_weights import ReferenceWeights
     from i2s_spec.linter.baseline import Baseline
 
@@ -53,12 +55,14 @@ class LintRun:
         #: The format on standard output or in --output, and those of the other reports.
         self.forms = [kind(name) for name in (self.how.form, *self.how.reports.values())]
         details = details_of(self.forms)
-        reference = _reference(self.how)
+        dialect, record = _expected(self.how)
+        reference = _reference(self.how, dialect)
         try:
             self.options = Options(
                 **config.settings(Options, given, asked),
                 suppressions=config.suppressions,
                 details=details,
+                record=record,
                 remote=current(),
             )
         except ValueError as error:
@@ -139,12 +143,28 @@ def _not_counted(change: tuple[str, tuple[str, ...]]) -> str:
     return f"{', '.join(keys)} of {place} do not count under --profile security; --config {place} makes them count"
 
 
-def _reference(how: RunOptions) -> Reference | None:
+def _expected(how: RunOptions) -> tuple[str | None, HeaderRecord | None]:
+    """What files should be: a dialect, or a record of their header."""
+    if how.expect is None:
+        return None, None
+    try:
+        parse(how.expect)
+    except ValueError:
+        from i2s_spec.compare.header_record import HeaderRecord  # few runs have one
+
+        if not os.path.lexists(how.expect):
+            name = quote(how.expect, 4096, bare=True)
+            raise WrongCallError(f"--expect {name}: there is no such record, and no such dialect") from None
+        return None, HeaderRecord(how.expect)
+    return how.expect, None
+
+
+def _reference(how: RunOptions, expected: str | None) -> Reference | None:
     """What the files are compared with, if that was asked for."""
     if how.reference is not None:
-        return Reference(how.reference, how.reference_dialect or "canonical", how.expect or "canonical")
-    if how.reference_dialect is not None or how.expect is not None:
-        raise WrongCallError("--reference-dialect and --expect need --reference")
+        return Reference(how.reference, how.reference_dialect or "canonical", expected or "canonical")
+    if how.reference_dialect is not None or expected is not None:
+        raise WrongCallError("--reference-dialect and --expect DIALECT need --reference")
     return None
 
 

@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey import Mode
-from i2s_spec.linter.analysis.conditions import adapters_with_base, compared_with_reference, runtimes_requested
+from i2s_spec.linter.analysis.conditions import (
+    adapters_with_base,
+    compared_with_record,
+    compared_with_reference,
+    runtimes_requested,
+)
 from i2s_spec.linter.report_data import FileReport
 from i2s_spec.linter.rule import OTHER_FORMATS, Rule, Severity, When
 from i2s_spec.linter.rules import REGISTRY
@@ -109,6 +114,7 @@ def selected(
     payload: bool = True,
     runtimes: bool = False,
     reference: bool = False,
+    record: bool = False,
     other_format: bool = False,
 ) -> dict[str, Severity]:
     """The active rules by code, with their severities.
@@ -120,13 +126,15 @@ def selected(
     :param payload: whether payloads are read; if not, rules that need them do not apply
     :param runtimes: whether runtimes are reported on; if not, rules on them do not apply
     :param reference: whether there is a reference; if not, rules that need one do not apply
+    :param record: the same for a record of the header
     :param other_format: whether it is a file of another format, such as a checkpoint; if not, rules on these do not apply
     :raises ValueError: for an unknown profile, a prefix that matches no rule, or an unknown severity
     """
     base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
     levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
     requested: dict[When, bool] = {
-        runtimes_requested: runtimes, compared_with_reference: reference, adapters_with_base: reference
+        runtimes_requested: runtimes, compared_with_reference: reference, adapters_with_base: reference,
+        compared_with_record: record,
     }  # fmt: skip
     in_force: dict[str, Severity] = {}
     as_declared = not levels and not base.promote
@@ -229,25 +237,32 @@ class Suppression(NamedTuple):
     """Codes (prefixes or slugs) that are suppressed in the files that match a pattern, and why.
 
     A pattern is relative to `base`, the folder of the file that holds the suppression. `*` and `?` stand for parts of
-    one name and `**` for any number of folders; a pattern without `/` matches names in every folder.
+    one name and `**` for any number of folders; a pattern without `/` matches names in every folder. With `sha256` only
+    the file with these bytes is meant: once it is another, its findings are back.
     """
 
     files: str
     codes: tuple[str, ...]
     reason: str
     base: str = ""
+    sha256: str = ""
 
     def covers(self, path: str) -> bool:
         """Whether the pattern matches a path, which is relative to the current folder."""
         return _pattern(self.files).fullmatch(seen_from(self.base, path)) is not None
 
 
-def suppressed_in(path: str, suppressions: Iterable[Suppression]) -> dict[str, str]:
-    """The prefixes or slugs that are suppressed in one file, each with its reason; later ones override earlier ones."""
+def suppressed_in(
+    path: str, suppressions: Iterable[Suppression], digest: Callable[[], str] = lambda: ""
+) -> dict[str, str]:
+    """The prefixes or slugs that are suppressed in one file, each with its reason; later ones override earlier ones.
+
+    :param digest: gives the SHA-256 of the file; called only if it matters
+    """
     return {
         code: suppression.reason
         for suppression in suppressions
-        if suppression.covers(path)
+        if suppression.covers(path) and (not suppression.sha256 or suppression.sha256 == digest())
         for code in suppression.codes
     }
 

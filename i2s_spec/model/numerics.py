@@ -28,6 +28,8 @@ class ActivationQuantizer:
     :param rounding: of ties: `even`, `away` from zero, or `up`
     :param least: the least code
     :param zero: the scale of a token (or block) of zeros if there is no floor: `nan` (s = 0: 0/0), `zero` or `one`
+    :param nan: what a NaN makes NaN: its `token`, whose codes are all 0; or nothing, its own code being the `least`, as Go
+        has it on x86, for the product of an infinity and a scale of 0 too
     :param offset: whether the sum of the codes is `subtracted` from sums of weight codes, or `kept` in them: a mistake
     :param epilogue: `divide`: acc / s * ws; `ratio`: acc * (ws / s); `scaled`: acc * ws * (amax / 127), and of several
         tokens at once acc * (ws * (amax / 127)); `wide`: acc * (ws * amax / 127) in f64, rounded once;
@@ -45,6 +47,7 @@ class ActivationQuantizer:
     rounding: Literal["even", "away", "up"] = "even"
     least: int = -128
     zero: Literal["nan", "zero", "one"] = "nan"
+    nan: Literal["token", "least"] = "token"
     offset: Literal["subtracted", "kept"] = "subtracted"
     epilogue: Literal["divide", "ratio", "scaled", "wide", "sum", "blocks", "nested"] = "divide"
     steps: Literal["f32", "f16"] = "f32"
@@ -321,7 +324,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
         NumericProfile(
             "loom",
             "loom, a runtime in Go: scales, products and epilogues in float64, ties away from zero",
-            quantizer=ActivationQuantizer(scale="wide", product="exact", rounding="away", epilogue="wide"),
+            quantizer=ActivationQuantizer(scale="wide", product="exact", rounding="away", nan="least", epilogue="wide"),
             reads_activation=False,
         ),
         NumericProfile(

@@ -237,6 +237,7 @@ HEADER_BYTES = 24
 
 #: The positions of the three numbers of the header.
 VERSION_SPAN = Span(4, 8, "header.version")
+VERSION_SPAN = Span(4, 8, "header.version")
 TENSOR_COUNT_SPAN = Span(8, 16, "header.tensor_count")
 KEY_COUNT_SPAN = Span(16, 24, "header.key_count")
 

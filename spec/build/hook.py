@@ -10,7 +10,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from i2s_site import checkout, fences, generated
+from i2s_site import annexes, checkout, fences, generated
 from i2s_spec.cli.rules import require_version
 
 
@@ -36,5 +36,5 @@ _rules = cache(generated.rules)
 
 
 def on_page_markdown(markdown: str, **about: Any) -> str:
-    """Put tables in the place of their fences."""
-    return generated.with_tables(markdown)
+    """Put tables in the place of their fences, and anchors beside the numbers of statements."""
+    return annexes.with_anchors(generated.with_tables(markdown))

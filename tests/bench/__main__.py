@@ -22,6 +22,7 @@ from bench.measure import Benchmark, Result, Setting
 
 #: Every part and its module, whose `benchmarks()` lists its benchmarks.
 PARTS = {
+    "claims": "bench.claims",
     "codec": "bench.codec",
     "container": "bench.container",
     "import": "bench.checkpoint",

@@ -57,6 +57,19 @@ def test_codec_has_the_types_with_a_scale_for_each_group(tmp_path: Path) -> None
     assert bench("blocks", "--quick").returncode == 2
 
 
+def test_claims_of_an_article_are_compared_with_numpy_before_they_are_timed(tmp_path: Path) -> None:
+    out = tmp_path / "claims.json"
+    done = bench("claims", "--quick", "--json", str(out), "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text(encoding="utf-8"))["benchmarks"]
+    assert list(found) == ["zeros", "quantizing", "unpacking"]
+    assert {row["name"].partition(":")[0] for row in found["zeros"]["rows"]} >= {"i2s_spec"}
+    if "no C compiler" in done.stdout:
+        pytest.skip("no C compiler")
+    assert len(found["zeros"]["rows"]) == 25
+    assert [claim["claim"].partition(":")[0] for claim in found["quantizing"]["claims"]] == ["128 x 128", "256 x 256"]
+
+
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     assert bench("nothing").returncode == 2
     assert bench("--rounds", "0").returncode == 2

@@ -12,7 +12,7 @@ import pytest
 import i2s_spec
 from i2s_spec.checkup import doctor
 from i2s_spec.cli import main
-from i2s_spec.compare.diff import difference, other_dialect
+from i2s_spec.compare.diff import diff, other_dialect
 from i2s_spec.convert.new import new
 from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.errors import SettingError
@@ -383,4 +383,4 @@ def test_no_dialect_explains_other_weights() -> None:
     new(one, layers=1)
     new(other, layers=1, seed=7)
     with open_file(one) as a, open_file(other) as b:
-        assert other_dialect(a, b, difference(a, b)) is None
+        assert other_dialect(a, b, diff(a, b)) is None

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from i2s_spec.codec.blocks_native import pack as pack_blocks
 from i2s_spec.codec.reference import pack
-from i2s_spec.compare import diff, tensor_rows
-from i2s_spec.compare.diff import Difference, TensorChange, difference, first_difference
+from i2s_spec.compare import diff as diff_module
+from i2s_spec.compare import tensor_rows
+from i2s_spec.compare.diff import Difference, TensorChange, diff, first_difference
 from i2s_spec.compare.diff_text import document, lines
 from i2s_spec.compare.tensor_rows import Rows, rows_of
 from i2s_spec.convert.convert_file import convert_file
@@ -44,7 +45,7 @@ def test_a_tensor_without_dimensions_is_one_number() -> None:
 
 
 def compared(other: bytes, **options: Any) -> Difference:
-    return difference(open_file(MODEL), open_file(other), **options)
+    return diff(open_file(MODEL), open_file(other), **options)
 
 
 def rewritten(**changes: Any) -> bytes:
@@ -186,7 +187,7 @@ def test_shapes_and_types() -> None:
         writer.add_tensor("b", (256, 4), "F32")
         writer.add_tensor("c", (6,), "F16", np.arange(6, dtype=np.float16))
         writer.add_tensor("d", (6,), "F32")
-    found = difference(open_file(one.getvalue()), open_file(other.getvalue()))
+    found = diff(open_file(one.getvalue()), open_file(other.getvalue()))
     changes = {change.name.decode(): change for change in found.tensors}
     assert changes.keys() == {"a", "b", "c"}  # trailing dimensions of 1 do not count
     assert (changes["a"].type, changes["a"].what, changes["a"].trits) == (("I2_S", "F16"), "trits", None)
@@ -295,9 +296,9 @@ def ternary_file(kind: str, scales: list[float], dialect: str = "canonical") -> 
 def test_another_layout_is_distinguished_from_another_code_map() -> None:
     one, other = ternary_file("I2_S", [1.0]), ternary_file("I2_S", [1.0], "interleave-64")
     for a, b, side in ((one, other, "B"), (other, one, "A")):
-        (change,) = difference(a, b).tensors
+        (change,) = diff(a, b).tensors
         assert change.how == f"{side} is packed as interleave-64: another layout"
-    (change,) = difference(one, ternary_file("I2_S", [1.0], "interleave-128/zero-first")).tensors
+    (change,) = diff(one, ternary_file("I2_S", [1.0], "interleave-128/zero-first")).tensors
     assert change.how == "B is packed as interleave-128/zero-first: another code map"
 
 
@@ -305,7 +306,7 @@ def test_scales_of_rows_are_compared_by_the_weights() -> None:
     whole, rows = ternary_file("I2_S", [0.5]), ternary_file("I2_SR", [0.5, 0.25])
     odd = int(np.count_nonzero(whole.tensors["t"].dequantize() != rows.tensors["t"].dequantize()))
     for a, b, types in ((whole, rows, "I2_S -> I2_SR"), (rows, whole, "I2_SR -> I2_S")):
-        found = difference(a, b)
+        found = diff(a, b)
         (change,) = found.tensors
         first = int(np.flatnonzero(whole.tensors["t"].trits()[1])[0])
         assert (change.what, change.trits, change.weights) == ("weights", None, (odd, 512 + first))
@@ -316,7 +317,7 @@ def test_scales_of_rows_are_compared_by_the_weights() -> None:
 
 
 def test_an_infinite_scale_can_be_compared() -> None:
-    (change,) = difference(ternary_file("I2_S", [np.inf]), ternary_file("I2_SR", [0.5, 0.25])).tensors
+    (change,) = diff(ternary_file("I2_S", [np.inf]), ternary_file("I2_SR", [0.5, 0.25])).tensors
     assert (change.what, change.trits, change.weights) == ("weights", None, (256 * 512, 0))
 
 
@@ -337,7 +338,7 @@ def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(mon
         return rows_of(file, tensor, dialect)
 
     monkeypatch.setattr(tensor_rows, "rows_of", counted)
-    monkeypatch.setattr(diff, "OTHERS", 30)
-    found = difference(files[0], files[1])
+    monkeypatch.setattr(diff_module, "OTHERS", 30)
+    found = diff(files[0], files[1])
     assert len(found.tensors) == 20
     assert len(read) == 2 * 20 + 30  # each tensor in place, and the comparisons with others

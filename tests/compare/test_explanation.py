@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec.reference import pack
-from i2s_spec.compare.diff import difference
+from i2s_spec.compare.diff import diff
 from i2s_spec.compare.diff_text import document, lines
 from i2s_spec.compare.explanation import _distorted, explanation
 from i2s_spec.compare.tensor_rows import Rows, flat_rows, rows_of
@@ -80,7 +80,7 @@ KINDS = {
 def test_each_kind_is_named(kind: str) -> None:
     name, make, words = KINDS[kind]
     with open_file(BufferSource(make())) as file, open_trained() as right:
-        found = difference(right, file)
+        found = diff(right, file)
     (change,) = found.tensors
     assert change.name.decode() == name
     assert change.how == words
@@ -95,12 +95,12 @@ def test_noise_and_fine_tunes_have_no_explanation() -> None:
         planted(NORM, random.standard_normal(256).astype(np.float32)),
     ):
         with open_file(BufferSource(made)) as file, open_trained() as right:
-            (change,) = difference(right, file).tensors
+            (change,) = diff(right, file).tensors
         assert change.how is None
     trits = values(UP)
     trits[:2] = -trits[:2]
     with open_file(BufferSource(planted(UP, trits))) as file, open_trained() as right:
-        (change,) = difference(right, file).tensors
+        (change,) = diff(right, file).tensors
     assert change.how is None
 
 

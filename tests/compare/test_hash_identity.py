@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import i2s_spec as i2s
 from i2s_spec.codec.reference import pack, unpack
-from i2s_spec.compare.hash import Identity, identity
+from i2s_spec.compare.hash import Identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.convert.rewrite import Value, convert_endian, rewrite
 from i2s_spec.errors import FormatError

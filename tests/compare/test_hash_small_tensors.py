@@ -12,8 +12,8 @@ from small_models import model
 
 from i2s_spec import pack
 from i2s_spec.compare import hash
-from i2s_spec.compare.diff import difference
-from i2s_spec.compare.hash import identity
+from i2s_spec.compare.diff import diff
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.gguf.reader import open
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema.faults import ByteOrder
@@ -49,13 +49,13 @@ def test_small_tensors_have_the_same_hashes_together_and_alone(
 @pytest.mark.parametrize("dialect", share(DIALECTS))
 def test_differences_are_those_of_tensors_alone(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = model(1), model(2, "big", like=1)
-    together = difference(a, b, dialect, "canonical")
-    assert together == alone(monkeypatch, lambda: difference(a, b, dialect, "canonical"))
+    together = diff(a, b, dialect, "canonical")
+    assert together == alone(monkeypatch, lambda: diff(a, b, dialect, "canonical"))
     assert together.tensors
     assert together.tails
-    same = difference(a, a, dialect, dialect)
+    same = diff(a, a, dialect, dialect)
     assert same.same
-    assert same == alone(monkeypatch, lambda: difference(a, a, dialect, dialect))
+    assert same == alone(monkeypatch, lambda: diff(a, a, dialect, dialect))
 
 
 def test_tensors_equal_except_for_the_scale_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +65,9 @@ def test_tensors_equal_except_for_the_scale_are_reported(monkeypatch: pytest.Mon
         with Writer(out) as writer:
             writer.add_tensor("a", (1, 128), "I2_S", pack(np.ones((1, 128), dtype=np.int8), np.float32(scale)))
         files.append(open(io.BytesIO(out.getvalue())))
-    (change,) = difference(*files).tensors
+    (change,) = diff(*files).tensors
     assert (change.trits, change.scale) == (None, (0.5, 0.25))
-    assert difference(*files) == alone(monkeypatch, lambda: difference(*files))
+    assert diff(*files) == alone(monkeypatch, lambda: diff(*files))
 
 
 def test_a_tail_that_the_dialect_does_not_have_is_refused() -> None:

@@ -24,9 +24,10 @@ from hypothesis import strategies as st
 from i2s_spec.cli.compare import diff_command, hash_command
 from i2s_spec.codec.native import pack_trits
 from i2s_spec.codec.reference import pack
-from i2s_spec.compare.diff import Difference, difference
+from i2s_spec.compare.diff import Difference, diff
 from i2s_spec.compare.diff_text import document, lines
-from i2s_spec.compare.hash import Identity, identity, read_fingerprint, zero_row_data
+from i2s_spec.compare.hash import Identity, read_fingerprint, zero_row_data
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.compare.lineage import (  # fmt: skip
     TensorLineage,
     ZeroRows,
@@ -67,7 +68,7 @@ def changed(edits: dict[str, Any], data: bytes = MODEL) -> bytes:
 
 
 def compared(a: bytes, b: bytes, **options: Any) -> Difference:
-    return difference(open_file(BufferSource(a)), open_file(BufferSource(b)), **options)
+    return diff(open_file(BufferSource(a)), open_file(BufferSource(b)), **options)
 
 
 def flip(count: int) -> Any:

@@ -14,7 +14,7 @@ from one_process import i2s
 
 import i2s_spec
 from i2s_spec.codec import quantized
-from i2s_spec.compare.diff import difference
+from i2s_spec.compare.diff import diff
 from i2s_spec.compare.diff_text import document, lines
 from i2s_spec.errors import MissingExtra
 from i2s_spec.gguf.reader import open as open_file
@@ -111,17 +111,17 @@ def test_ternary_weights_and_others() -> None:
     raw = np.zeros((32, 34), np.uint8)
     raw[:, 1] = 0x38  # 0.5
     raw[:, 2:] = trits.reshape(32, 32).view(np.uint8)
-    same = difference(open_file(ternary), open_file(file_of("Q8_0", raw.tobytes(), (4, 256))))
+    same = diff(open_file(ternary), open_file(file_of("Q8_0", raw.tobytes(), (4, 256))))
     (change,) = same.tensors
     assert (change.what, change.weights, change.type) == ("values", None, ("TQ2_0", "Q8_0"))
     raw[9, 2:4] += 1
-    changed = difference(open_file(ternary), open_file(file_of("Q8_0", raw.tobytes(), (4, 256))))
+    changed = diff(open_file(ternary), open_file(file_of("Q8_0", raw.tobytes(), (4, 256))))
     (change,) = changed.tensors
     assert change.weights == (2, 9 * 32)
     assert document(changed, "a", "b")["tensors"][0]["weights"] == {"count": 2, "first": 288}
     nan = np.full((4, 256), np.nan, np.float32)
     raw[:, 1] = 0x7E
-    both = difference(open_file(file_of("F32", nan, (4, 256))), open_file(file_of("Q8_0", raw.tobytes(), (4, 256))))
+    both = diff(open_file(file_of("F32", nan, (4, 256))), open_file(file_of("Q8_0", raw.tobytes(), (4, 256))))
     assert both.tensors[0].weights is None
 
 
@@ -131,7 +131,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     one = open_file(file_of("Q8_0", data, shape_of("Q8_0")))
     with pytest.raises(MissingExtra, match=r"^decoding Q8_0 needs the extra \[gguf\]"):
         one.tensors["t"].dequantize()
-    found = difference(one, open_file(file_of("F16", np.zeros(shape_of("Q8_0"), np.float16), shape_of("Q8_0"))))
+    found = diff(one, open_file(file_of("F16", np.zeros(shape_of("Q8_0"), np.float16), shape_of("Q8_0"))))
     line = next(line for line in lines(found) if line.startswith("~ tensor"))
     assert line.startswith("~ tensor t: type Q8_0 -> F16 (data not compared); decoding Q8_0 needs the extra [gguf]")
 
@@ -140,5 +140,5 @@ def test_types_that_the_package_does_not_decode() -> None:
     with pytest.raises(ValueError, match="does not decode Q1_0"):
         quantized.dequantize(bytes(18), "Q1_0")
     q1 = open_file(file_of("Q1_0", bytes(18 * 4), (4, 128)))
-    found = difference(q1, open_file(file_of("F16", np.zeros((4, 128), np.float16), (4, 128))))
+    found = diff(q1, open_file(file_of("F16", np.zeros((4, 128), np.float16), (4, 128))))
     assert found.tensors[0].what == "nothing"

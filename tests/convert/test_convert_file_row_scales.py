@@ -12,7 +12,7 @@ from one_process import i2s
 
 from i2s_spec.codec import blocks
 from i2s_spec.codec import encoding as trits_module
-from i2s_spec.compare.hash import identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.convert.encode import decode_tensor
 from i2s_spec.convert.new import new

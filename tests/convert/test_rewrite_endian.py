@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.blocks import blocks_of
-from i2s_spec.compare.hash import identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.convert.rewrite import convert_endian, rewrite
 from i2s_spec.gguf.byte_order import swapped_record, swapped_tail
 from i2s_spec.gguf.reader import open as open_file

@@ -54,7 +54,7 @@ def test_the_header_says_what_was_computed(golden_of: Callable[[str], Path], mod
     assert header["activation"]["name"] == "relu2"
     assert header["activation"]["rule"] == "architecture"
     assert header["versions"]["numpy"] == np.__version__
-    from i2s_spec.compare.hash import identity
+    from i2s_spec.compare.hash import hash as identity
 
     assert header["weights"] == identity(model.file).weights
     assert header["hyperparameters"]["embd"] == model.hyperparameters.embd

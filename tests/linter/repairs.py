@@ -10,7 +10,7 @@ from functools import partial
 
 from finding_codes import codes_of
 
-from i2s_spec.compare.hash import identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import broken
 
 from i2s_spec.errors import SettingError
-from i2s_spec.linter.options import KEYS, _config, found
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.options import KEYS, Options, _config, found
 from i2s_spec.linter.selection import Suppression, suppressed_in, used
 
 
@@ -95,6 +98,35 @@ def test_tables_of_suppressions(folder: Path) -> None:
     assert found().values["ignore"] == []
 
 
+def test_a_suppression_may_be_bound_to_the_bytes_of_a_file(folder: Path) -> None:
+    data = broken("gap")
+    (folder / "old.gguf").write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    write(
+        folder / "i2s.toml",
+        f'ignore = [{{ files = "*.gguf", codes = ["P101"], reason = "known", sha256 = "{digest.upper()}" }}]\n',
+    )
+    options = Options(suppressions=found().suppressions)
+    report = lint("old.gguf", options)
+    assert [(each.code, each.reason) for each in report.suppressed] == [("P101", "known")]
+    assert lint(data, options).suppressed == ()  # it has no name
+    (folder / "old.gguf").write_bytes(data + bytes(32))
+    report = lint("old.gguf", options)
+    assert report.suppressed == ()
+    assert "P101" in {each.code for each in report.findings}
+    assert lint("missing.gguf", options).findings[0].code == "S901"
+
+
+def test_a_file_is_digested_only_for_a_suppression_that_covers_it(folder: Path) -> None:
+    def digest() -> str:
+        raise AssertionError
+
+    bound = Suppression("old/*.gguf", ("P1",), "r", str(folder), "0" * 64)
+    assert suppressed_in("new/x.gguf", [bound], digest) == {}
+    with pytest.raises(AssertionError):
+        suppressed_in("old/x.gguf", [bound], digest)
+
+
 def test_baseline_lies_beside_the_configuration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder / "i2s.toml", 'baseline = "known.json"\n')
     monkeypatch.chdir("a/b")
@@ -127,6 +159,8 @@ def test_baseline_lies_beside_the_configuration(folder: Path, monkeypatch: pytes
         ('fail-on = "bad"', "fail-on must be one of error"),
         ("baseline = 1", "baseline must be a string"),
         ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']", "ignore: reason is missing"),
+        ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = 'r'\nsha256 = 'ab'", "ignore: sha256 must be a SHA-256"),
+        ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = 'r'\nsha256 = 1", "ignore: sha256 must be a string"),
         ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = ''", "ignore: reason must be a string"),
         ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = ' '", "ignore: reason must not be empty"),
         ("[[ignore]]\ncodes = ['P1']\nreason = 'r'", "ignore: files is missing"),

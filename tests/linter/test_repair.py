@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from malformed_cases import CASES, broken
 from repairs import BREAKINGS, check_repairs, fixed_bytes, header_codes, weights, with_gap
 
-from i2s_spec.compare.hash import identity, metadata_digest
+from i2s_spec.compare.hash import hash as identity
+from i2s_spec.compare.hash import metadata_digest
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import open as open_file

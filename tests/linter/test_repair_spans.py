@@ -12,7 +12,7 @@ from examples import examples
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from i2s_spec.compare.hash import identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.fix import Fixed, fix
 from i2s_spec.schema.types import BY_NAME, I2_S, READINGS

@@ -29,7 +29,7 @@ ABOUT_SOME: dict[When, Rule] = {
 }
 #: Those that depend on what the caller asks for, or are about something else than a GGUF file.
 ON_REQUEST = {conditions.runtimes_requested, conditions.compared_with_reference, conditions.checkpoints,
-              conditions.adapters_with_base}  # fmt: skip
+              conditions.adapters_with_base, conditions.compared_with_record}  # fmt: skip
 
 
 def subject_of(data: bytes) -> Subject:

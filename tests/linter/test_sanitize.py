@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES, broken
 
-from i2s_spec.compare.hash import identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file

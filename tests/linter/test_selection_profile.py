@@ -23,7 +23,7 @@ PREFIXES = st.lists(st.sampled_from(["G", "G1", "G2", "G203", "I", "M", "P1", "P
 
 
 def test_default_is_every_rule_as_it_is_declared() -> None:
-    levels = selected(runtimes=True, reference=True)
+    levels = selected(runtimes=True, reference=True, record=True)
     assert levels == {code: rule.severity for code, rule in LINTED.items()}
 
 
@@ -35,7 +35,7 @@ def test_each_profile_has_a_purpose_of_one_line() -> None:
 
 
 def test_strict_has_no_warnings() -> None:
-    levels = selected("strict", runtimes=True, reference=True)
+    levels = selected("strict", runtimes=True, reference=True, record=True)
     assert levels.keys() == LINTED.keys()
     assert Severity.WARNING not in levels.values()
     assert all(levels[code] is Severity.NOTE for code, rule in LINTED.items() if rule.severity is Severity.NOTE)
@@ -55,13 +55,13 @@ def test_llama_cpp_takes_what_upstream_refuses_for_errors() -> None:
 
 
 def test_bitnet_cpp_leaves_out_rules_on_upstream() -> None:
-    levels = selected("bitnet.cpp", reference=True)
+    levels = selected("bitnet.cpp", reference=True, record=True)
     assert not any(code.startswith("P1") for code in levels)
     assert levels.keys() >= {code for code in LINTED if code[0] in "GIMTS"}
 
 
 def test_security_has_every_weakness_of_headers() -> None:
-    levels = selected("security", payload=False)
+    levels = selected("security", payload=False, record=True)
     weak = {code for code, rule in LINTED.items() if rule.cwe is not None and not rule.payload}
     assert weak - {code for code in weak if code.startswith("P2")} <= levels.keys()
     assert {code for code in LINTED if code[0] in "GS" and not LINTED[code].payload} <= levels.keys()

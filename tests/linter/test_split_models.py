@@ -19,7 +19,7 @@ from pace import units
 from peers import llama_tools
 
 from i2s_spec.cli import cli
-from i2s_spec.compare.hash import identity, set_identity
+from i2s_spec.compare.hash import hash as identity
 from i2s_spec.fuzzing.bounded_process import Bounds, Command, run
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.split_set import MOST_MISSING, PartName, part_name, split_set
@@ -98,7 +98,7 @@ def test_the_verdict_and_the_hash_are_those_of_one_file(
         assert found.is_whole
         assert [tensor.name for tensor in found.tensors] == [tensor.name for tensor in one.tensors.rows]
         assert [tensor.type for tensor in found.tensors] == [tensor.kind for tensor in one.tensors.rows]
-        ours, theirs = set_identity(found), identity(one)
+        ours, theirs = identity(found.file), identity(one)
         assert (ours.weights, ours.metadata, ours.tensors) == (theirs.weights, theirs.metadata, theirs.tensors)
 
 

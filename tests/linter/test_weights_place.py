@@ -12,7 +12,7 @@ from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from i2s_spec.compare.diff import difference
+from i2s_spec.compare.diff import diff
 from i2s_spec.compare.hash import weights_digest
 from i2s_spec.errors import FormatError, ReadOnWarning
 from i2s_spec.gguf.reader import File
@@ -87,7 +87,7 @@ def test_moved_weights_are_named_or_read_where_they_are(
         assert weights_of(broken) == weights_of(data)
         with pytest.warns(ReadOnWarning, match="tensors lie"):
             assert np.array_equal(_first(broken), _first(data))
-        found = difference(open_file(data), File(BufferSource(broken)))
+        found = diff(open_file(data), File(BufferSource(broken)))
         assert found.displaced
         assert not found.same
         assert not found.tensors

@@ -52,6 +52,9 @@ class PlainNumbers(PlainDecoder):
             present = flat[flat != 0]
             scale = np.float32(present[0] if present.size else 1)
             return scale, np.clip(np.trunc(flat / scale), -1, 1)
+        if rule == "loom":
+            scale = np.float32(sum(map(float, size)) / flat.size) or np.float32(1)
+            return scale, self.rounded_away(flat / scale)
         total = np.float32(0)
         for each in size:
             total = np.float32(total + each)
@@ -65,6 +68,10 @@ class PlainNumbers(PlainDecoder):
     def rounded(self, x: Floats) -> NDArray[Any]:
         """Rounded to the nearest integer, ties to even, and clipped to -1..+1."""
         return np.clip(np.rint(x), -1, 1)
+
+    def rounded_away(self, x: Floats) -> NDArray[Any]:
+        """Rounded to the nearest integer, ties away from zero, and clipped to -1..+1."""
+        return np.clip(np.trunc(x.astype(np.float64) + np.copysign(0.5, x)), -1, 1)
 
     def ggml(self, w: Floats, type: str) -> tuple[NDArray[Any], Floats]:
         """The codes minus 1 and the scale of each element that ggml's quantizers make."""

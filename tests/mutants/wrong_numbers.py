@@ -34,6 +34,8 @@ class CutOff(PlainNumbers):
     def rounded(self, x: Floats) -> NDArray[Any]:
         return np.clip(np.trunc(x), -1, 1)
 
+    rounded_away = rounded
+
     def ggml(self, w: Floats, type: str) -> tuple[NDArray[Any], Floats]:
         values, scales = super().ggml(w, type)
         with np.errstate(all="ignore"):
@@ -83,6 +85,7 @@ MUTANTS: Final = (
     Mutant("scale-of-mean", "quantize-scale", TernaryScale),
     Mutant("cut-off", "quantize-rounding", CutOff),
     Mutant("ties-away", "quantize-rounding", _with(rounded=lambda x: np.clip(np.trunc(x + np.copysign(0.5, x)), -1, 1))),
+    Mutant("ties-even", "quantize-rounding", _with(rounded_away=lambda x: np.clip(np.rint(x), -1, 1))),
     Mutant("group-mean", "quantize-group-scale", _with(group_scale=lambda parts: np.abs(parts).mean(axis=1))),
     Mutant("activation-truncated", "activation-truncated", _with(nearest=lambda x, rule: np.trunc(x))),
     Mutant("activation-floored", "activation-floored", _with(nearest=lambda x, rule: np.floor(x))),

@@ -330,7 +330,7 @@ def _tokens(name: str, data: bytes, features: tuple[str, ...]) -> Iterator[Draft
 # --- computations ----------------------------------------------------------------------------------------------------
 # Quantizing weights and activations, integer products, BitLinear.
 
-#: Quantization rules whose result does not depend on a library's order of additions.
+#: Quantization rules that round ties to even, and whose result does not depend on a library's order of additions.
 _RULES: Final = ("absmax", "hf-first", "embedding-mean", "convert-ms", "c-article")
 
 #: Rules for activations, by name: how they differ from the definition.
@@ -376,6 +376,14 @@ def _quantize() -> Iterator[Draft]:
             if rule == "c-article" and name in ("tiny", "thresholds"):
                 continue  # its scale is too small to divide well: programs differ in the last bit
             yield _quantized(f"{rule}/{name}", weights, rule, comment, flags)
+    half = np.resize(np.array([1, -1, 3, -3], dtype=np.float32), (1, 128))
+    zeros = np.zeros((1, 128), dtype=np.float32)
+    for name, weights, comment, flags in (
+        *(case for case in cases if case[0] in ("ternary", "master", "negative")),
+        ("half-of-the-mean", half, "Half of the mean, which goes away from 0.", ("quantize-rounding",)),
+        ("zeros", zeros, "Weights of 0, whose scale is 1.", ("quantize-scale",)),
+    ):
+        yield _quantized(f"loom/{name}", weights, "loom", comment, flags)
     for layout in ("interleave-64", "rows-1x4"):
         yield _quantized(f"absmax/{LAYOUT_NAMES[layout]}", ternary, "absmax", "Written in another layout.",
                          ("layout-as-sequential",), dialect=layout)  # fmt: skip

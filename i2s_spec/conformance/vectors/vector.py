@@ -308,6 +308,7 @@ FEATURES: Final = {
     "quantize.embedding-mean": "the rule embedding-mean",
     "quantize.convert-ms": "the rule convert-ms",
     "quantize.c-article": "the rule c-article",
+    "quantize.loom": "the rule loom",
     "quantize.ggml": "the quantizer of ggml or ik_llama.cpp for the type",
     "activation.golden": "activations as clause 9.8 has them",
     "activation.ties-away": "activations without a floor, ties away from 0",

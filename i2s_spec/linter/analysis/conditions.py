@@ -46,6 +46,11 @@ def compared_with_reference(subject: Subject) -> bool:
     return subject.weights is not None and not with_base_model(subject)
 
 
+def compared_with_record(subject: Subject) -> bool:
+    """files whose header is compared with a record (--expect)"""
+    return subject.record is not None
+
+
 def with_base_model(subject: Subject) -> bool:
     """files that are used beside a model, with that model (--reference)"""
     kind = subject.kind

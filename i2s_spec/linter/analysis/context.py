@@ -27,6 +27,7 @@ from i2s_spec.schema.types import LEGACY_I2_S, padded
 if TYPE_CHECKING:
     from typing import TypeVar
 
+    from i2s_spec.compare.header_record import HeaderRecord
     from i2s_spec.compare.known_weights import ReferenceWeights
     from i2s_spec.gguf.data_shift import Shift
     from i2s_spec.gguf.meanings import NumberReading
@@ -97,6 +98,8 @@ class Subject:
         self.by_document = False
         #: Whether to report what runtimes do with the file.
         self.runtimes_requested = False
+        #: The header that the file should have.
+        self.record: HeaderRecord | None = None
         #: The errors of a run over this file, once it has ended.
         self.errors: tuple[Finding, ...] = ()
         #: How many rules are checked for the file, and how many rules of the profile are not.

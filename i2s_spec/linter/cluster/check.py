@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
 from i2s_spec.compare import Reference
+from i2s_spec.compare.header_record import HeaderRecord
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.cluster.manifest import Entry, WithFacts, entry_of
@@ -324,6 +325,8 @@ def _plain(value: Any) -> Any:
     """The value of an option as JSON can hold it; a function by its name."""
     if isinstance(value, Reference):
         return _reference(value)
+    if isinstance(value, HeaderRecord):
+        return value.digest
     return getattr(value, "__qualname__", None) if callable(value) else value
 
 

@@ -155,7 +155,8 @@ class Coordinator:
     # --- entries ------------------------------------------------------------------------------------------------------
 
     def _context(self, entry: Entry) -> str:
-        return repr(sorted(self._options.suppressed_in(entry.url).items())) if self._options.suppressions else ""
+        """The suppressions for a name, also those that are bound to a content."""
+        return repr([each for each in self._options.suppressions if each.covers(entry.url)])
 
     def _judge(self, entry: Entry) -> None:
         if entry.url not in self._done:

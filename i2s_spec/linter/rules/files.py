@@ -1,4 +1,4 @@
-"""Rules about a file beyond its bytes: the other parts of a split model, and servers.
+"""Rules about a file beyond its bytes: the other parts of a split model, a record of its header, and servers.
 
 Faults of servers are the reasons why the bytes of a remote file cannot be fetched. They say nothing about the file.
 """
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf.split_set import ARCHITECTURE, NAME, TYPES, SplitSet, part_keys
 from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.conditions import compared_with_record
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults
@@ -223,6 +224,26 @@ def _span(subject: Subject, key: bytes) -> Span:
 
 # --- remote files ----------------------------------------------------------------------------------------------------
 # The reader raises these faults.
+
+
+@rule("S905", "record-differs", "{what} is {got} here, and {want} in the record", clause="12.4",
+      when=compared_with_record)  # fmt: skip
+def record_differs(subject: Subject) -> Iterator[Finding]:
+    """The header is not the one that a record pins.
+
+    Why: a record holds what a file had when somebody looked at it. Since then a key has changed, such as the chat template
+    that every conversation goes through, or a tensor has another type, shape or place, or something was added or left out.
+
+    Example: the record has llama.context_length = 8192, the file 131072.
+
+    Fix: look at what changed; if it is meant, write the record again with `i2s show FILE --format record`.
+    """
+    assert subject.record is not None
+    if subject.file.fault is None:
+        for each in subject.record.drift(subject.file):
+            words = map(TrustedText, (each.what, each.got, each.want))
+            yield record_differs.at(each.span, **dict(zip(("what", "got", "want"), words, strict=True)))
+
 
 raised(
     faults.REMOTE_DENIED,

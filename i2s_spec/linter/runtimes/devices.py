@@ -7,13 +7,17 @@ x86.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.linter.runtimes.forms import FileForm
+from i2s_spec.errors import counted
+from i2s_spec.linter.runtimes.forms import FileForm, form_of
 from i2s_spec.linter.runtimes.records import Reason, table
-from i2s_spec.schema.runtimes import Runtime
+from i2s_spec.schema.runtimes import RUNTIME, Runtime
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File, Tensor
 
 _TERNARY_ON_CPU: Final = frozenset({"TQ1_0", "TQ2_0"})
 
@@ -82,3 +86,45 @@ def option(form: FileForm, runtime: Runtime) -> str:
     """The option with which a program also computes the head on the GPU; empty if it does so anyway."""
     stays = form.architecture in runtime.heads_on_cpu and "a tied head" in form.features
     return "-ot token_embd=CUDA0" if stays else ""
+
+
+class WeightPlaces(NamedTuple):
+    """Bytes of weights in the memory of a GPU and of the host, all layers offloaded; why, and the runs that show it."""
+
+    device: int
+    host: int
+    words: str
+    source: str
+
+
+def weight_places(file: File, tensors: Sequence[Tensor]) -> WeightPlaces | None:
+    """Where llama.cpp with CUDA puts the weights of a file; None if no recorded run shows it.
+
+    :param tensors: all of the model, each of a known size
+    """
+    form, rows = form_of(file), _rows()
+    is_table = [tensor.raw_name == b"token_embd.weight" for tensor in tensors]
+    kinds = {each.kind for each, table_ in zip(tensors, is_table, strict=True) if len(each.ne) > 1 and not table_}
+    if dict(columns(form, "yes", "correctly"))["CUDA"] == "not tried" or any(
+        kind not in rows or rows[kind]["products"] == "refused" for kind in kinds
+    ):
+        return None
+    host = sum(
+        each.nbytes for each, table_ in zip(tensors, is_table, strict=True) if table_ or each.kind in _TERNARY_ON_CPU
+    )
+    device = sum(each.nbytes for each in tensors) - host
+    words = ["the embedding lies in host memory"]
+    if "a tied head" in form.features:
+        if option(form, RUNTIME["llama.cpp"]):
+            words[0] += ", and is multiplied there as the head"
+        else:
+            copied = sum(each.nbytes for each, table_ in zip(tensors, is_table, strict=True) if table_)
+            device += copied
+            words.append(f"a copy of it, {counted(copied, 'byte')}, is the head on the GPU")
+    if slow := sorted(kinds & _TERNARY_ON_CPU):
+        words.append(f"matrices of {' and '.join(slow)} stay in host memory, where they are multiplied")
+    row = rows[min(kinds)] if kinds else next(iter(rows.values()))
+    return WeightPlaces(
+        device, host, "; ".join(words),
+        f"runs of llama.cpp ({row['program']} {row['version']}) on an {row['device']} on {row['date']}",
+    )  # fmt: skip

@@ -208,7 +208,7 @@ def quantize(x: Floats, rule: ActivationQuantizer) -> Quantized:
         else:
             products = (grouped * scale[..., None]).astype(np.float64)
         rounded = np.clip(_ROUND[rule.rounding](products), rule.least, 127)
-        codes = np.where(np.isnan(products), 0, rounded).astype(np.int8)
+        codes = np.where(np.isnan(products), rule.least if rule.nan == "least" else 0, rounded).astype(np.int8)
     codes = _flat(codes, x.shape, rule)
     steps = _steps(grouped, rule)
     if rule.groups == "token":
@@ -268,14 +268,20 @@ def block_of(rule: ActivationQuantizer) -> int | None:
 
 
 def _is_definition(rule: ActivationQuantizer) -> bool:
-    return (rule.groups, rule.floor, rule.scale, rule.product, rule.rounding, rule.least) == (
-        "token", FLOOR, "f64", "rounded", "even", -128
+    return (rule.groups, rule.floor, rule.scale, rule.product, rule.rounding, rule.least, rule.nan) == (
+        "token", FLOOR, "f64", "rounded", "even", -128, "token"
     )  # fmt: skip
+
+
+def _amax(grouped: Floats, rule: ActivationQuantizer) -> Any:
+    """The largest magnitude of each group, float32 [T, groups]."""
+    size = np.abs(grouped)
+    return np.fmax.reduce(size, axis=-1, initial=0) if rule.nan == "least" else size.max(axis=-1)
 
 
 def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
     """The factor of each group, float32 [T, groups]; float64 if the rule keeps it so."""
-    amax = np.abs(grouped).max(axis=-1)
+    amax = _amax(grouped, rule)
     largest = amax.astype(np.float64 if rule.scale in ("f64", "wide") else np.float32)
     if rule.floor is not None:
         largest = np.maximum(largest, _floor(rule, largest.dtype))
@@ -298,7 +304,7 @@ def _steps(grouped: Floats, rule: ActivationQuantizer) -> Floats | None:
     """The value of code 1, if it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
     if rule.scale != "inverse" and rule.epilogue not in ("scaled", "wide") and rule.steps == "f32":
         return None
-    amax = np.abs(grouped).max(axis=-1)
+    amax = _amax(grouped, rule)
     if rule.floor is not None:
         amax = np.maximum(amax, np.float32(rule.floor))
     if rule.epilogue == "wide":

@@ -71,6 +71,14 @@ def _large_norm(model: Model) -> None:
     tensor.data = struct.pack("<f", 3e38) * (len(tensor.data) // 4)
 
 
+def _record_of(architecture: str) -> bytes:
+    """The record of a sound model's header."""
+    from i2s_spec.compare.header_record import header_record
+    from i2s_spec.gguf.reader import open as open_file
+
+    return json.dumps(header_record(open_file(Model(architecture).built()))).encode()
+
+
 def _many_tokens() -> bytes:
     """A model with more tokens than a tokenizer reads, all of them empty: put into its bytes, since that is quicker."""
     model = Model("llama")
@@ -157,6 +165,14 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "S901": Situation("i2s lint model.gguf"),
     "S902": Situation("i2s show ."),
     "S904": Without("where a link leads is in no byte of a file"),
+    "S905": Situation(
+        "i2s lint --expect record.json --format concise model.gguf",
+        {
+            "model.gguf": _model(lambda model: model.set("llama.context_length", 64)),
+            "record.json": lambda: _record_of("llama"),
+        },
+        ("model.gguf", _value("llama.context_length"), sound_model("llama")),
+    ),
     "S903": Without("what happens to a file while it is read is in none of its bytes"),
     **{code: Without("what a server answers is in no byte of a file") for code in sorted(faults.REMOTE)},
     "G218": Without("released programs end at an alignment of 0, so no file with one is published"),

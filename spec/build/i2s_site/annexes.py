@@ -1,15 +1,18 @@
-"""Pages that repeat whole declarations: the registry of type numbers, the test vectors.
+"""The annexes: answers to public descriptions, the registry of type numbers, the test vectors.
 
+statements      the answers of annex A, which `with_anchors` makes addressable
 registry_page   every meaning that a program gave to a number from 29 on, and how each type packs a block
 vectors_page    how to get the vectors, what there is, and the text that comes with them
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from i2s_site.checkout import chapters
 from i2s_site.figures import SCALE
 from i2s_site.runtimes import table
 from i2s_spec.conformance.mistakes import FLAGS
@@ -19,6 +22,56 @@ from i2s_spec.conformance.vectors.all_vectors import HERE
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, BlockLayout
 from i2s_spec.schema.type_registry import OWN_KEYS, Meaning, all_file_meanings, all_tensor_meanings, telling
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
+
+#: What annex A calls a statement: the key of its text and a number. A row of a table begins with one or more of them.
+_ROW: Final = re.compile(
+    r"^\| (?P<ids>[A-F]-\d+(?:, [A-F]-\d+)*) \| (?P<claim>[^|\n]+) \| (?P<verdict>[^|\n]+) \| (?P<answer>[^|\n]+) \|$",
+    re.M,
+)
+
+#: Verdicts of annex A.
+VERDICTS_OF_STATEMENTS: Final = ("true", "in part", "false", "other", "open")
+
+
+class Answer(NamedTuple):
+    """A row of annex A: the statements that it answers, what they claim, the verdict, and the evidence (Markdown)."""
+
+    statements: tuple[str, ...]
+    claim: str
+    verdict: str
+    evidence: str
+
+
+def answers() -> list[Answer]:
+    """The rows of annex A in their order."""
+    page = (chapters() / "annexes" / "reconciliation.md").read_text(encoding="utf-8")
+    return [
+        Answer(tuple(row["ids"].split(", ")), row["claim"], row["verdict"], row["answer"])
+        for row in _ROW.finditer(page)
+    ]
+
+
+def statements() -> str:
+    """How many statements of each text have each verdict, as a table."""
+    found = Counter((each[0], answer.verdict) for answer in answers() for each in answer.statements)
+    rows = [
+        [f"**{key}**", *(str(found[key, verdict]) for verdict in VERDICTS_OF_STATEMENTS),
+         str(sum(count for (text, _), count in found.items() if text == key))]
+        for key in sorted({key for key, _ in found})
+    ]  # fmt: skip
+    sums = [str(sum(int(row[at]) for row in rows)) for at in range(1, len(VERDICTS_OF_STATEMENTS) + 2)]
+    return table(("text", *VERDICTS_OF_STATEMENTS, "all"), [*rows, ["all", *sums]])
+
+
+def with_anchors(markdown: str) -> str:
+    """A page whose rows of statements have an anchor for each: `reconciliation.html#C-44`."""
+
+    def anchored(row: re.Match[str]) -> str:
+        links = ", ".join(f"[{each}](#{each}){{ #{each} }}" for each in row["ids"].split(", "))
+        return row[0].replace(row["ids"], links, 1)
+
+    return _ROW.sub(anchored, markdown)
+
 
 _HEAD: Final = """# D Registry of type numbers
 

@@ -33,6 +33,7 @@ FILES: Final[dict[str, Callable[[], bytes]]] = {
 #: Larger files, which examples find only where they name them, and the command that makes each.
 MADE: Final = {
     "mystery.gguf": "i2s new mystery.gguf --trained --dialect interleave-64 -q",
+    "llama.gguf": "i2s new llama.gguf --trained --arch llama -q",
 }
 
 _FENCE: Final = re.compile(

@@ -72,6 +72,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "advisories": runtimes.advisories,
     "exports": exports.read_by,
     "JSON schemas": exports.schema_list,
+    "statements": annexes.statements,
     **{f"requirements {name}": partial(requirements.listed, name) for name in requirements.CLASSES},
 }
 
