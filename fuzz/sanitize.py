@@ -40,6 +40,7 @@ TESTS: Final = (
     "tests/codec/test_reference_survey_kernels.py", "tests/codec/test_native.py",
     "tests/inspect/test_survey.py", "tests/fuzzing/test_addresses.py", "tests/model/test_matmul.py",
     "tests/model/test_panels.py", "tests/model/test_fast_compile.py", "tests/model/test_numerics_profiles.py",
+    "tests/model/test_screened_head.py",
 )  # fmt: skip
 
 #: A fork while threads start may inherit a lock of AddressSanitizer that is never released.

@@ -14,7 +14,7 @@ The functions and classes by purpose; `help(i2s.lint)` explains one of them:
     weights      unpack, pack, dequantize, get_rows, quantize, weight_quant, transcode, read_as, histogram, scan
     new files    new, Writer, rewrite, convert, convert_endian, quantize_model
     checkpoints  import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt
-    models       load_model, load_tokenizer, golden, bitlinear, integer_product, quantize_activations
+    models       load_model, load_tokenizer, golden, bitlinear, integer_product, prepare, quantize_activations
 """
 
 TYPE_CHECKING = False  # as type checkers take it; neither `typing` nor what stands for it is imported here
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.load import load_model as load_model
     from i2s_spec.model.projection import bitlinear as bitlinear
     from i2s_spec.model.projection import integer_product as integer_product
+    from i2s_spec.model.projection import prepare as prepare
     from i2s_spec.model.projection import quantize_activations as quantize_activations
     from i2s_spec.model.tokenizer.tokenizer import load_tokenizer as load_tokenizer
     from i2s_spec.remote.policy import Policy as Policy
@@ -110,6 +111,7 @@ _HOMES = {
     "Policy": "i2s_spec.remote.policy",
     "load_model": "i2s_spec.model.load",
     "bitlinear": "i2s_spec.model.projection",
+    "prepare": "i2s_spec.model.projection",
     "integer_product": "i2s_spec.model.projection",
     "quantize_activations": "i2s_spec.model.projection",
     "load_tokenizer": "i2s_spec.model.tokenizer.tokenizer",

@@ -7,7 +7,7 @@ Nothing is checked here: `i2s_spec.model.fast_compile` makes steps from a graph 
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uintptr_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uintptr_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
@@ -139,8 +139,9 @@ cdef class Program:
     def run(self, int fast, int ternary, int64_t threads, int64_t layers, int64_t[:, ::1] sequences,
             const int64_t[::1] rows, const int64_t[::1] positions, const uintptr_t[::1] caches, float[::1] values,
             float[:, ::1] result, float[::1] room, float[::1] partial, int8_t[::1] codes, int8_t[::1] arranged,
-            float[::1] scales, int32_t[::1] sums):
-        """Run all steps over the tokens of all sequences (start, stop, past), of which `rows` remain after the selection of rows."""
+            float[::1] scales, int32_t[::1] sums, bint whole=True):
+        """Run all steps over the tokens of all sequences (start, stop, past), of which `rows` remain after the selection of rows.
+        Unless the whole is wanted, the last step is left out."""
         cdef i2s_pass p
         memset(&p, 0, sizeof(p))
         p.fast, p.ternary, p.shared = i2s_fast_sets[fast], &_shared.sets[ternary], _shared
@@ -155,7 +156,7 @@ cdef class Program:
         p.result = &result[0, 0] if result.shape[0] and result.shape[1] else NULL
         p.codes, p.arranged, p.scales, p.sums = &codes[0], &arranged[0], &scales[0], &sums[0]
         with nogil:
-            i2s_fast_run(&p, self.count)
+            i2s_fast_run(&p, self.count if whole else self.count - 1)
 
 
 def dots(int fast, int kind, uintptr_t w, int64_t rows, int64_t pitch, const float[:, ::1] x, float[:, ::1] out):
@@ -183,3 +184,6 @@ def halve(int fast, const float[::1] x, uint16_t[::1] out):
     """Rounded to half precision, as bits."""
     if x.shape[0]:
         i2s_fast_sets[fast].halve(&x[0], x.shape[0], &out[0])
+
+
+include "screened_head.pxi"

@@ -35,6 +35,8 @@ cdef extern from "matmul.h" nogil:
         const float *scales
         const int32_t *sums
         float weight_scale
+        int look
+        int unused
     ctypedef struct i2s_quantize_job:
         const i2s_matmul_set *set
         const float *x
@@ -59,6 +61,7 @@ cdef extern from "matmul.h" nogil:
     int64_t I2S_MM_LONGEST
     int64_t i2s_matmul_scratch(const i2s_matmul_job *) noexcept
     void i2s_matmul_run(i2s_matmul_job *, int64_t) noexcept
+    void i2s_matmul_offsets(const int8_t *, int64_t, int64_t, int32_t *) noexcept
     void i2s_quantize_run(i2s_quantize_job *, int64_t) noexcept
     void i2s_probe_run(i2s_probe_job *, int64_t) noexcept
 
@@ -99,15 +102,18 @@ def kernel_needs():
 
 def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,
             int64_t threads, const float[::1] scales=None, const int32_t[::1] sums=None, float weight_scale=1.0,
-            int64_t repeats=1):
-    """out[t, r] = the sum of weight code times activation code; with `scales` the bits of the resulting float.
+            int64_t repeats=1, bint trits=False, bint look=False):
+    """out[t, r] = the sum of weight code times activation code; with `trits` of trit times activation code; with `scales`
+    and `sums` the bits of the resulting float.
 
     `codes` has whole blocks of columns. `repeats` is how often the product is computed, to measure kernels without calls.
+    With `look`, True says that code 3 occurs among the weights.
     """
     cdef i2s_matmul_job job
     cdef int8_t *scratch
+    cdef int64_t offsets
     if rows == 0 or codes.shape[0] == 0:
-        return
+        return False
     job.blocks = codes.shape[1] // 128
     job.set = &i2s_matmul_sets[row if job.blocks <= I2S_MM_LONGEST else 0]
     job.weights = &payload[0]
@@ -118,14 +124,62 @@ def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, :
     job.scales = NULL if scales is None else &scales[0]
     job.sums = NULL if sums is None else &sums[0]
     job.weight_scale = weight_scale
-    scratch = <int8_t *>malloc(i2s_matmul_scratch(&job) + 64)
+    job.look = look
+    job.unused = 0
+    offsets = (4 * job.tokens + 63) & ~63 if trits else 0
+    scratch = <int8_t *>malloc(offsets + i2s_matmul_scratch(&job) + 64)
     if scratch == NULL:
         raise MemoryError
-    job.arranged = <int8_t *>((<uintptr_t>scratch + 63) & ~<uintptr_t>63)
+    job.arranged = <int8_t *>((<uintptr_t>scratch + 63) & ~<uintptr_t>63) + offsets
     with nogil:
+        if trits:
+            job.sums = <const int32_t *>(job.arranged - offsets)
+            i2s_matmul_offsets(job.codes, job.tokens, codes.shape[1], <int32_t *>(job.arranged - offsets))
         for _ in range(repeats):
             i2s_matmul_run(&job, threads)
         free(scratch)
+    return job.unused != 0
+
+
+def linear(int row, const uint8_t[::1] payload, int64_t rows, const float[:, ::1] x, float[:, ::1] out, int64_t threads,
+           float weight_scale, bint look=False):
+    """`quantize` and `product` in one call, for tokens with whole blocks of columns; returns what `product` does."""
+    cdef i2s_quantize_job made
+    cdef i2s_matmul_job job
+    cdef int8_t *memory
+    cdef int8_t *scratch
+    cdef int64_t tokens = x.shape[0], sizes
+    if rows == 0 or tokens == 0:
+        return False
+    made.set = &i2s_matmul_sets[row]
+    made.x = &x[0, 0]
+    made.tokens = tokens
+    made.columns = x.shape[1]
+    job.blocks = x.shape[1] // 128
+    job.set = &i2s_matmul_sets[row if job.blocks <= I2S_MM_LONGEST else 0]
+    job.weights = &payload[0]
+    job.rows = rows
+    job.tokens = tokens
+    job.out = <int32_t *>&out[0, 0]
+    job.weight_scale = weight_scale
+    job.look = look
+    sizes = (4 * tokens + 63) & ~63
+    memory = <int8_t *>malloc(2 * sizes + tokens * x.shape[1] + i2s_matmul_scratch(&job) + 64)
+    if memory == NULL:
+        raise MemoryError
+    scratch = <int8_t *>((<uintptr_t>memory + 63) & ~<uintptr_t>63)
+    made.scales = <float *>scratch
+    made.sums = <int32_t *>(scratch + sizes)
+    made.codes = scratch + 2 * sizes
+    job.scales = made.scales
+    job.sums = made.sums
+    job.codes = made.codes
+    job.arranged = made.codes + tokens * x.shape[1]
+    with nogil:
+        i2s_quantize_run(&made, threads)
+        i2s_matmul_run(&job, threads)
+        free(memory)
+    return job.unused != 0
 
 
 def quantize(int row, const float[:, ::1] x, int8_t[:, ::1] codes, float[::1] scales, int32_t[::1] sums, int64_t threads):

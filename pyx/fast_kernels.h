@@ -146,7 +146,14 @@ I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) { /* as i2s_float_of_half */
 I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     for (int i = 0; i < 4; i++) out[i] = i2s_half_of_float(v[i]);
 }
-I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) { return a * b + c; }
+I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+#if defined(__FP_FAST_FMAF) || defined(__FMA__) /* an instruction, whatever the compiler would choose for a * b + c */
+    for (int i = 0; i < 4; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+#else
+    return a * b + c;
+#endif
+}
 I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     four[0] = (a[0] + a[1]) + (a[2] + a[3]);
     four[1] = (b[0] + b[1]) + (b[2] + b[3]);

@@ -26,6 +26,8 @@
 #define I2S_MM_PARTS(tokens) ((tokens) == 1 ? 2 : 8) /* maximum number of parts for each thread */
 #define I2S_MM_PART_BLOCKS (1 << 13) /* minimum blocks times tokens in a part, if there are more parts than threads */
 #define I2S_MM_OWN 128         /* most blocks of one token that every part arranges for itself */
+#define I2S_MM_LOOKED (1 << 13) /* bytes of weights that are looked at before they are multiplied: both in the first cache */
+#define I2S_MM_LOOKED_ROWS 384  /* with many tokens at least so many rows: a multiple of the rows in every panel */
 #define I2S_MM_LONGEST 8192    /* blocks in a row up to which no lane overflows in any set; plain C processes longer rows */
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -67,6 +69,7 @@ typedef struct {
     void (*stream)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes, int32_t *out);
     void (*quantize)(const float *x, int64_t columns, int8_t *codes, float *scale, int32_t *sum);
     void (*epilogue)(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale);
+    int (*unused)(const uint8_t *w, int64_t bytes); /* whether code 3 occurs in whole blocks */
     int64_t (*peak)(int64_t rounds); /* returns the number of multiplications */
     int64_t (*masked)(int64_t rounds, int64_t tokens); /* the same, with masks of weights that this many tokens share */
     const i2s_matmul_many_kernel *many; /* or NULL */
@@ -96,36 +99,37 @@ static const i2s_matmul_many_kernel i2s_matmul_panels_i8mm = {
 
 static const i2s_matmul_set i2s_matmul_sets[] = {
     {"portable", i2s_matmul_always, 1, i2s_arrange_portable, i2s_product_portable, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_none, i2s_masked_none, NULL},
+     i2s_epilogue_portable, i2s_unused_portable, i2s_peak_none, i2s_masked_none, NULL},
 #if defined(I2S_MM_X86)
-    {"avx2", i2s_cpu_avx2, 1, i2s_arrange_avx2, i2s_product_avx2, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
+    {"avx2", i2s_cpu_avx2, 1, i2s_arrange_avx2, i2s_product_avx2, NULL, i2s_quantize_avx2, i2s_epilogue_avx2, i2s_unused_avx2,
      i2s_peak_avx2, i2s_masked_avx2, NULL},
 #if defined(I2S_KNOWS_AVXVNNI)
-    {"avxvnni", i2s_cpu_avxvnni, 1, i2s_arrange_avx2, i2s_product_avxvnni, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
+    {"avxvnni", i2s_cpu_avxvnni, 1, i2s_arrange_avx2, i2s_product_avxvnni, NULL, i2s_quantize_avx2, i2s_epilogue_avx2, i2s_unused_avx2,
      i2s_peak_avxvnni, i2s_masked_avxvnni, NULL},
 #endif
     {"avx512vl", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512vl, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
+     i2s_epilogue_avx512, i2s_unused_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
     {"avx512", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
+     i2s_epilogue_avx512, i2s_unused_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
 #if defined(I2S_KNOWS_AMX)
     {"amx", i2s_cpu_amx, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_amx, i2s_masked_avx512, &i2s_matmul_amx},
+     i2s_epilogue_avx512, i2s_unused_avx512, i2s_peak_amx, i2s_masked_avx512, &i2s_matmul_amx},
 #endif
 #elif defined(I2S_MM_NEON)
-    {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable,
+    {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable, i2s_unused_portable,
      i2s_peak_neon, i2s_masked_neon, NULL},
     {"dotprod", i2s_cpu_dotprod, 1, i2s_arrange_neon, i2s_product_dotprod, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_dotprod, i2s_masked_dotprod, &i2s_matmul_panels_dotprod},
+     i2s_epilogue_portable, i2s_unused_portable, i2s_peak_dotprod, i2s_masked_dotprod, &i2s_matmul_panels_dotprod},
 #if defined(I2S_KNOWS_I8MM)
-    {"i8mm", i2s_cpu_i8mm, 1, i2s_arrange_i8mm, i2s_product_i8mm, NULL, i2s_quantize_portable, i2s_epilogue_portable,
+    {"i8mm", i2s_cpu_i8mm, 1, i2s_arrange_i8mm, i2s_product_i8mm, NULL, i2s_quantize_portable, i2s_epilogue_portable, i2s_unused_portable,
      i2s_peak_i8mm, i2s_masked_i8mm, &i2s_matmul_panels_i8mm},
 #endif
 #endif
 };
 #define I2S_MATMUL_SETS ((int)(sizeof i2s_matmul_sets / sizeof i2s_matmul_sets[0]))
 
-/* A product: out[t * rows + r]. With `scales`, the output is not the sums but float32, by the epilogue. */
+/* A product: out[t * rows + r]. With `scales`, the output is not the sums but float32, by the epilogue; with `sums` alone
+ * these are subtracted, which makes sums of trits of those of codes. */
 typedef struct {
     const i2s_matmul_set *set;
     const uint8_t *weights;
@@ -134,11 +138,13 @@ typedef struct {
     int8_t *arranged;     /* i2s_matmul_scratch bytes */
     int32_t *out;
     const float *scales;  /* of the tokens, or NULL */
-    const int32_t *sums;  /* of the tokens' codes */
+    const int32_t *sums;  /* of the tokens' codes, or NULL */
     float weight_scale;
     int64_t part_rows;    /* rows in a part, a multiple of the unit: parts share no cache line of a token's results */
     int64_t part_tiles;   /* tiles in a part */
     int streams;          /* one token, and weights from memory */
+    int look;             /* whether code 3 is looked for */
+    i2s_pool_flag unused; /* whether it was found */
 } i2s_matmul_job;
 
 /* The kernel for many tokens, if it applies to this product. */
@@ -194,14 +200,6 @@ static void i2s_matmul_arrange(void *of, int64_t tile) {
                                                        job->arranged + first * i2s_matmul_pitch(job));
 }
 
-/* Rows [first, last) of one token. */
-static void i2s_matmul_token(const i2s_matmul_job *job, int64_t first, int64_t last) {
-    int8_t memory[I2S_MM_OWN * I2S_MM_COLUMNS + 63], *const arranged = memory + (-(uintptr_t)memory & 63);
-    job->set->arrange(job->codes, job->blocks, 1, arranged);
-    job->set->product(job->weights + first * job->blocks * I2S_MM_BYTES, last - first, job->blocks, arranged, 1,
-                      job->out + first, job->rows);
-}
-
 static inline int64_t i2s_matmul_row_parts(const i2s_matmul_job *job) {
     return (job->rows + job->part_rows - 1) / job->part_rows;
 }
@@ -210,8 +208,10 @@ static inline int64_t i2s_matmul_parts(const i2s_matmul_job *job) {
     return i2s_matmul_row_parts(job) * ((i2s_matmul_tiles(job) + job->part_tiles - 1) / job->part_tiles);
 }
 
-/* Rows [first, last) and tiles [tile, end), four tokens at a time; the rows stay in cache for all of them. */
-static void i2s_matmul_by_tiles(const i2s_matmul_job *job, int64_t first, int64_t last, int64_t tile, int64_t end) {
+/* Rows [first, last) and tiles [tile, end), four tokens at a time; the rows stay in cache for all of them. `arranged` are
+ * the codes of the first tile. */
+static void i2s_matmul_by_tiles(const i2s_matmul_job *job, int64_t first, int64_t last, int64_t tile, int64_t end,
+                                const int8_t *arranged) {
     const int64_t pitch = job->blocks * I2S_MM_BYTES;
     int64_t some = end - tile > 1 ? I2S_MM_PANEL / pitch & ~(int64_t)15 : last - first;
     if (some < 16) some = 16;
@@ -219,14 +219,22 @@ static void i2s_matmul_by_tiles(const i2s_matmul_job *job, int64_t first, int64_
         const int64_t rows = r + some < last ? some : last - r;
         for (int64_t i = tile; i < end; i++)
             job->set->product(job->weights + r * pitch, rows, job->blocks,
-                              job->arranged + i * I2S_MM_TILE * i2s_matmul_pitch(job), i2s_matmul_tokens_of(job, i),
+                              arranged + (i - tile) * I2S_MM_TILE * i2s_matmul_pitch(job), i2s_matmul_tokens_of(job, i),
                               job->out + i * I2S_MM_TILE * job->rows + r, job->rows);
     }
 }
 
+/* How many rows are multiplied after each look: few enough that they are read from memory once. */
+static inline int64_t i2s_matmul_looked(const i2s_matmul_job *job, int64_t tiles) {
+    const int64_t pitch = job->blocks * I2S_MM_BYTES;
+    const int64_t unit = i2s_matmul_many(job) != NULL ? I2S_MM_LOOKED_ROWS : 8;
+    const int64_t rows = (tiles > 1 ? I2S_MM_PANEL : I2S_MM_LOOKED) / pitch / unit * unit;
+    return rows > unit ? rows : unit;
+}
+
 /* Second step: the rows and tokens of one part. */
 static void i2s_matmul_part(void *of, int64_t part) {
-    const i2s_matmul_job *job = (const i2s_matmul_job *)of;
+    i2s_matmul_job *job = (i2s_matmul_job *)of;
     const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
     const int64_t across = i2s_matmul_row_parts(job), pitch = job->blocks * I2S_MM_BYTES, size = i2s_matmul_tile(job);
     const int64_t first = part % across * job->part_rows, tile = part / across * job->part_tiles;
@@ -234,20 +242,30 @@ static void i2s_matmul_part(void *of, int64_t part) {
     const int64_t tiles = i2s_matmul_tiles(job);
     const int64_t end = tile + job->part_tiles < tiles ? tile + job->part_tiles : tiles;
     const int64_t until = end * size < job->tokens ? end * size : job->tokens;
-    if (job->streams)
-        job->set->stream(job->weights + first * pitch, last - first, job->blocks, job->codes, job->out + first);
-    else if (many != NULL)
-        many->product(job->weights + first * pitch, last - first, job->blocks,
-                      job->arranged + tile * size * i2s_matmul_pitch(job), until - tile * size,
-                      job->out + tile * size * job->rows + first, job->rows);
-    else if (i2s_matmul_alone(job))
-        i2s_matmul_token(job, first, last);
-    else
-        i2s_matmul_by_tiles(job, first, last, tile, end);
-    if (job->scales != NULL)
-        for (int64_t t = tile * size; t < until; t++)
-            job->set->epilogue(job->out + t * job->rows + first, last - first, job->sums[t], job->scales[t],
-                               job->weight_scale);
+    int8_t memory[I2S_MM_OWN * I2S_MM_COLUMNS + 63], *const own = memory + (-(uintptr_t)memory & 63);
+    const int8_t *arranged = own;
+    if (!i2s_matmul_alone(job)) arranged = job->arranged + tile * size * i2s_matmul_pitch(job);
+    else if (!job->streams) job->set->arrange(job->codes, job->blocks, 1, own);
+    const int64_t some = job->look ? i2s_matmul_looked(job, end - tile) : last - first;
+    for (int64_t r = first; r < last; r += some) {
+        const int64_t rows = last - r < some ? last - r : some;
+        const uint8_t *w = job->weights + r * pitch;
+        if (job->look && job->set->unused(w, rows * pitch)) job->unused = 1;
+        if (job->streams)
+            job->set->stream(w, rows, job->blocks, job->codes, job->out + r);
+        else if (many != NULL)
+            many->product(w, rows, job->blocks, arranged, until - tile * size, job->out + tile * size * job->rows + r,
+                          job->rows);
+        else
+            i2s_matmul_by_tiles(job, r, r + rows, tile, end, arranged);
+    }
+    for (int64_t t = tile * size; t < until && job->sums != NULL; t++) {
+        int32_t *out = job->out + t * job->rows;
+        if (job->scales != NULL)
+            job->set->epilogue(out + first, last - first, job->sums[t], job->scales[t], job->weight_scale);
+        else
+            for (int64_t r = first; r < last; r++) out[r] = (int32_t)((uint32_t)out[r] - (uint32_t)job->sums[t]);
+    }
 }
 
 /* Divide a product into parts that depend only on its shape and the number of threads: more parts than threads if they
@@ -264,22 +282,34 @@ static void i2s_matmul_cut(i2s_matmul_job *job, int64_t threads) {
     job->part_tiles = (tiles + down - 1) / down;
 }
 
-/* Whether the weights are for one token and come from memory. Call it once for each product, since it records the read.
- * */
+/* Whether the weights are for one token and come from memory; not those that are looked at, which brings them into cache.
+ * Call it once for each product, since it records the read. */
 static inline int i2s_matmul_streams(const i2s_matmul_job *job) {
-    return job->tokens == 1 && job->set->stream != NULL && i2s_matmul_many(job) == NULL &&
+    return job->tokens == 1 && !job->look && job->set->stream != NULL && i2s_matmul_many(job) == NULL &&
            i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
 }
 
-/* Compute a product with at most the given number of threads; `arranged` is scratch memory. */
+/* Compute a product with at most the given number of threads; `arranged` is scratch memory. With `look`, rows are looked at
+ * just before they are multiplied, whatever the set: a few KiB, which the kernel then takes from the first cache. A pass of
+ * its own would read all from memory again. */
 static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
     if (job->rows == 0 || job->tokens == 0) return;
     i2s_matmul_cut(job, threads);
     const int64_t tiles = i2s_matmul_tiles(job);
+    job->unused = 0;
     job->streams = i2s_matmul_streams(job);
     if (!job->streams && !i2s_matmul_alone(job))
         i2s_pool_run(i2s_matmul_arrange, job, tiles, job->tokens >= 8 * I2S_MM_TILE ? threads : 1);
     i2s_pool_run(i2s_matmul_part, job, i2s_matmul_parts(job), threads);
+}
+
+/* The sums of tokens' codes, which offsets are: sums of weight codes minus these are sums of trits. */
+static void i2s_matmul_offsets(const int8_t *codes, int64_t tokens, int64_t columns, int32_t *sums) {
+    for (int64_t t = 0; t < tokens; t++) {
+        int32_t sum = 0;
+        for (int64_t k = 0; k < columns; k++) sum += codes[t * columns + k];
+        sums[t] = sum;
+    }
 }
 
 /* Tokens to quantize. */

@@ -120,6 +120,7 @@ I2S_MM_PRODUCT(i2s_product_avx2, i2s_vector_avx2, 4, i2s_matrix_avx2, 2)
 I2S_MM_TARGET static void i2s_quantize_avx2(const float *x, int64_t n, int8_t *codes, float *scale, int32_t *sum) {
     i2s_quantize_body(x, n, codes, scale, sum);
 }
+I2S_MM_TARGET I2S_MM_UNUSED(i2s_unused_avx2, i2s_vector32)
 I2S_MM_TARGET static void i2s_epilogue_avx2(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale) {
     i2s_epilogue_body(acc, n, sum, scale, weight_scale);
 }

@@ -355,6 +355,7 @@ I2S_MM_TARGET static void i2s_stream_avx512(const uint8_t *w, int64_t rows, int6
 I2S_MM_TARGET static void i2s_quantize_avx512(const float *x, int64_t n, int8_t *codes, float *scale, int32_t *sum) {
     i2s_quantize_body(x, n, codes, scale, sum);
 }
+I2S_MM_TARGET I2S_MM_UNUSED(i2s_unused_avx512, i2s_vector64)
 I2S_MM_TARGET static void i2s_epilogue_avx512(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale) {
     i2s_epilogue_body(acc, n, sum, scale, weight_scale);
 }

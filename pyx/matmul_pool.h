@@ -15,6 +15,8 @@ typedef void (*i2s_pool_part)(void *job, int64_t part);
 
 #if defined(_WIN32)
 
+typedef int i2s_pool_flag;
+
 #define I2S_POOL_MOST_PARTS 1
 static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t threads) {
     (void)threads;
@@ -27,6 +29,8 @@ static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t th
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
+
+typedef _Atomic int i2s_pool_flag; /* which several parts of a job may set */
 
 #define I2S_POOL_MOST_HELPERS 255  /* threads beside the caller */
 #define I2S_POOL_MOST_PARTS 65535

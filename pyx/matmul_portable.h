@@ -32,6 +32,33 @@ static void i2s_product_portable(const uint8_t *w, int64_t rows, int64_t blocks,
         }
 }
 
+/* Whether code 3 occurs, whose bits are both set: four vectors at a time, and what is left word by word. Bits that a shift
+ * brings from one code to the next are in odd places, which are not asked. */
+typedef uint64_t i2s_vector32 __attribute__((vector_size(32), aligned(1), may_alias));
+typedef uint64_t i2s_vector64 __attribute__((vector_size(64), aligned(1), may_alias));
+#define I2S_MM_UNUSED(NAME, VECTOR)                                                                                     \
+    static int NAME(const uint8_t *w, int64_t bytes) {                                                                  \
+        const int64_t size = (int64_t)sizeof(VECTOR);                                                                   \
+        VECTOR both[4] = {{0}, {0}, {0}, {0}};                                                                          \
+        uint64_t words[sizeof(VECTOR) / 8], found = 0;                                                                  \
+        for (; bytes >= 4 * size; bytes -= 4 * size, w += 4 * size) {                                                   \
+            const VECTOR *v = (const VECTOR *)(const void *)w;                                                          \
+            both[0] |= v[0] & v[0] >> 1;                                                                                \
+            both[1] |= v[1] & v[1] >> 1;                                                                                \
+            both[2] |= v[2] & v[2] >> 1;                                                                                \
+            both[3] |= v[3] & v[3] >> 1;                                                                                \
+        }                                                                                                               \
+        both[0] |= both[1] | both[2] | both[3];                                                                         \
+        memcpy(words, &both[0], sizeof words);                                                                          \
+        for (size_t i = 0; i < sizeof(VECTOR) / 8; i++) found |= words[i];                                              \
+        for (; bytes > 0; bytes -= 8, w += 8) {                                                                         \
+            memcpy(words, w, 8);                                                                                        \
+            found |= words[0] & words[0] >> 1;                                                                          \
+        }                                                                                                               \
+        return (found & UINT64_C(0x5555555555555555)) != 0;                                                             \
+    }
+I2S_MM_UNUSED(i2s_unused_portable, i2s_vector32)
+
 /* Quantize tokens, as i2s_spec.model.reference.bitlinear defines. Floats are compared as integers, which orders
  * magnitudes, puts NaN above infinity and loses no NaN. Adding 1.5 * 2^23 to a float below 2^22 rounds it half to even
  * and leaves the integer in the low bits; no magnitude here is above 127. */

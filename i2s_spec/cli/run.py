@@ -103,6 +103,13 @@ STORY_TOKENS = 379
     default=None,
     help="Write text unchanged, or with control characters escaped. [default: --escape on a terminal]",
 )
+@click.option(
+    "--head",
+    type=click.Choice(["screened", "whole"]),
+    default="screened",
+    show_default=True,
+    help="Read the rows of the final projection that can decide about a token, or all; the tokens are the same.",
+)
 @form_option(["text", "json"])
 @model_options
 def run_command(
@@ -174,7 +181,8 @@ def _continue(
     ends = frozenset() if options["ignore_end"] or tokenizer is None else tokenizer.ends
     limit = 128 if options["max_tokens"] is None else options["max_tokens"]
     generations = [
-        Generation(model, tokens, sampling, limit=limit, ends=ends, room=options["context"]) for tokens in prompts
+        Generation(model, tokens, sampling, limit=limit, ends=ends, room=options["context"], head=options["head"])
+        for tokens in prompts
     ]
     if len(generations) > 1:
         _continue_together(generations, tokenizer, form, options)
@@ -226,7 +234,13 @@ def summary(generation: Generation) -> str:
         f"generated {counted(made, 'token')}"
         + (f", {rate(made - 1, generation.decode_seconds):.1f} tok/s" if made > 1 else "")
     )
-    return "; ".join(parts) + f" ({why[generation.reason]})" if generation.reason else "; ".join(parts)
+    if generation.reason:
+        parts[-1] += f" ({why[generation.reason]})"
+    report = None if generation.screened is None else generation.screened.report
+    if report is not None and report.screened:
+        share, copy = f"{100 * report.share:.2g} %", f"{report.copy_bytes / 1e6:,.0f} MB"
+        parts.append(f"head: {share} of its rows read for {counted(report.screened, 'token')}, a copy of {copy}")
+    return "; ".join(parts)
 
 
 def _continue_together(
@@ -295,8 +309,14 @@ def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options
         **(each[0] if len(each) == 1 else {"generations": each}),
         "sampling": {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")},
         "tokens_per_second": {"prompt": read, "generated": made},
+        **({"head": _head(generations[0])} if len(each) == 1 else {}),
     }
     sys.stdout.writelines(json_document(about))
+
+
+def _head(generation: Generation) -> dict[str, Any] | None:
+    """What was read of the head, where it was screened."""
+    return None if generation.screened is None else generation.screened.report.as_dict()
 
 
 def _show_template(path: str | None, raw: bool | None) -> None:
@@ -335,7 +355,9 @@ def chat(model: Any, sampling: Sampling, options: dict[str, Any]) -> None:
     form = _form(model, tokenizer, options["chat_format"], quiet)
     room = options["context"] or min(model.context_length, CONTEXT)
     limit = ANSWER if options["max_tokens"] is None else options["max_tokens"]
-    conversation = Conversation(model, tokenizer, form, sampling, system=options["system"], limit=limit, room=room)
+    conversation = Conversation(
+        model, tokenizer, form, sampling, system=options["system"], limit=limit, room=room, head=options["head"]
+    )
     shown = ModelText(escaped=None if options["raw"] is None else not options["raw"])
     if sys.stdin.isatty() and not quiet:
         remark("a line is a message; Ctrl-D ends the conversation")

@@ -377,12 +377,17 @@ class Trits:
 
     def whole(self, threads: int = 1) -> tuple[NDArray[np.int8], np.float32]:
         """All trits, int8 of the tensor's shape, and the scale."""
-        trits = np.empty(self.form.elements, dtype=np.int8)
+        form, scale = self.form, self.scale
+        if form.type == "I2_S":
+            data = self.fetch(0, form.byte(form.elements))
+            unpacked = unpack_trits(data, (form.rows, form.cols), form.dialect, self.unused, threads=threads)
+            return unpacked.reshape(form.shape), scale
+        trits = np.empty(form.elements, dtype=np.int8)
         at = 0
         for part in self.parts(threads):
             trits[at : at + part.size] = part
             at += part.size
-        return trits.reshape(self.form.shape), self.scale
+        return trits.reshape(form.shape), scale
 
     def payload(self, unit: int = 1) -> Iterator[bytes]:
         """The bytes of each window, as they are; of I2_S without the tail."""

@@ -209,7 +209,7 @@ def scan(
 ) -> Scan:
     """How often the unused code occurs, and where first (clause 5.4); as `reference.scan`.
 
-    Where it occurs at all, its place is looked for in the order of the elements.
+    Where it occurs at all, its place is looked for in the order of the elements, from which on it is counted.
     """
     dialect = parse(dialect)
     tensor = payload_shape(shape)
@@ -220,18 +220,17 @@ def scan(
     unused = dialect.code_map.unused
     if not kernels.occurs(payload, unused, thread_count(threads)):
         return Scan(0, None)
-    count = kernels.histogram(payload, thread_count(threads))[unused]
     where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     run = 4 * where.group
     step = max(1, (1 << 20) // run) * run  # whole blocks, about a megabyte of codes at a time
-    codes = np.empty(min(step, tensor.elements), dtype=np.uint8)
     for start in range(0, tensor.elements, step):
-        part = codes[: min(step, tensor.elements - start)]
-        kernels.unpack(payload[start // 4 : (start + part.size) // 4], where, None, part, 1)
-        here = part == unused
-        if here.any():
-            return Scan(count, start + int(here.argmax()))
-    raise AssertionError("a code that was counted is nowhere")
+        part = payload[start // 4 : (start + step) // 4]
+        if kernels.occurs(part, unused, 1):
+            codes = np.empty(part.size * CODES_PER_BYTE, dtype=np.uint8)
+            kernels.unpack(part, where, None, codes, 1)
+            count = kernels.histogram(payload[start // 4 :], threads)[unused]
+            return Scan(count, start + int((codes == unused).argmax()))
+    raise AssertionError("a code that occurs is nowhere")
 
 
 # What is done fast: whole blocks, no code that stands for nothing.
@@ -270,7 +269,8 @@ def get_rows(
     :param reader: one of `READERS`: rows as that program reads them, right or wrong, such as `get-rows`
         of the BitNet fork, which takes row r from byte r*cols // 4 on. Code 3 is 0 then, and so is what it does not read
     :param byte_order: of the file that the scale is from
-    :param unused_code: what code 3 becomes where no reader is named, as for `unpack`
+    :param unused_code: what code 3 becomes where no reader is named, as for `unpack`; where rows are whole blocks, only
+        those that are read are looked at
     :returns: float32 [T, cols]
     :raises TypeError: for numbers of rows that are no integers
     :raises ValueError: for rows that do not exist, and as `unpack` and `read_as` do
@@ -284,15 +284,36 @@ def get_rows(
     if ((wanted < 0) | (wanted >= count)).any():
         raise ValueError(f"the rows are 0 to {count - 1:,}")
     wanted = wanted.astype(np.int64)
-    if reader is None:
-        trits, scale = unpack(data, (count, cols), dialect, byte_order=byte_order, unused_code=unused_code)
-        found: NDArray[np.float32] = trits[wanted].astype(np.float32) * scale
-        return found
-    codes, taken = read_as(reader, data, (count, cols))
-    _, tail = payload_shape((count, cols)).split(data)
-    values = np.where(taken, _DEQUANTIZED[codes], np.float32(0))
-    read: NDArray[np.float32] = values[wanted] * read_tail(tail, CANONICAL.tail, byte_order)
-    return read
+    dialect = parse(dialect)
+    if reader is not None:
+        program = _reader(reader)
+        if not _whole_rows(program.layout, cols):
+            codes, taken = read_as(program, data, (count, cols))
+            _, tail = payload_shape((count, cols)).split(data)
+            values = np.where(taken[wanted], _DEQUANTIZED[codes[wanted]], np.float32(0))
+            read: NDArray[np.float32] = values * read_tail(tail, CANONICAL.tail, byte_order)
+            return read
+        dialect, unused_code = Dialect(program.layout, CANONICAL.code_map, CANONICAL.tail), "zero"
+    if _whole_rows(dialect.layout, cols):
+        payload, tail = payload_shape((count, cols)).split(data)
+        part = payload.reshape(count, -1)[wanted].reshape(-1)
+        scale, shape = read_tail(tail, dialect.tail, byte_order), (len(wanted), cols)
+        if kernel_can_read(part, dialect, unused_code, 1):
+            rows_read = array_to_fill(shape, np.dtype(np.float32), None)
+            where = kernels.run_layout(dialect.layout, count, cols)
+            kernels.floats(part, where, dialect.code_map, scale, rows_read.reshape(-1), 1)
+            return rows_read
+        if unused_code != "reject":
+            trits = unpack_trits(part, shape, dialect, unused_code)
+            return trits.astype(np.float32) * scale
+    trits, scale = unpack(data, (count, cols), dialect, byte_order=byte_order, unused_code=unused_code)
+    found: NDArray[np.float32] = trits[wanted].astype(np.float32) * scale
+    return found
+
+
+def _whole_rows(layout: Layout, cols: int) -> bool:
+    """Whether every row has bytes of its own, which the kernels can take."""
+    return kernels.is_runs(layout) and layout.row_block == 1 and cols % layout.block == 0
 
 
 # --- payload native --------------------------------------------------------------------------------------------------
@@ -497,18 +518,17 @@ def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDAr
     have code 0 and False. A program that reads too far takes codes from the next row, and at the end from the tail
     :raises ValueError: for an unknown reader, for a tensor that the program refuses, for data of another size
     """
-    if isinstance(reader, str):
-        if reader not in READERS:
-            raise ValueError(f"no reader is called {reader!r}; there are {', '.join(READERS)}")
-        reader = READERS[reader]
+    reader = _reader(reader)
     tensor = payload_shape(shape)
-    tensor.split(data)
+    payload, _ = tensor.split(data)
     rows, cols, layout = tensor.rows, tensor.cols, reader.layout
     run = cols if reader.by_rows else tensor.elements  # elements that it reads from one address on
     if reader.partial == "refuses" and run % layout.block:
         raise ValueError(
             f"{reader.name} refuses {counted(run, 'element')}, which are not whole blocks of {layout.block}"
         )
+    if _whole_rows(layout, run):
+        return unpack_codes(payload, (rows, cols), layout), np.ones((rows, cols), dtype=np.bool_)
     end = run // layout.block * layout.block if reader.partial == "skips" else run
 
     raw = np.frombuffer(data, dtype=np.uint8)
@@ -522,3 +542,11 @@ def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDAr
         codes[start:stop][here] = raw[byte[here]] >> shift & 3
         taken[start:stop] = here
     return codes.reshape(rows, cols), taken.reshape(rows, cols)
+
+
+def _reader(reader: str | Reader) -> Reader:
+    if isinstance(reader, Reader):
+        return reader
+    if reader not in READERS:
+        raise ValueError(f"no reader is called {reader!r}; there are {', '.join(READERS)}")
+    return READERS[reader]

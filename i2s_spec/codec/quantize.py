@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from i2s_spec.codec import shape
+from i2s_spec.codec import native, shape
 from i2s_spec.codec.observation import float32_scale, write_tail
 from i2s_spec.codec.reference import codes_of_trits, join
 from i2s_spec.codec.shape import Weights, check_writable, payload_shape, windows
@@ -140,6 +140,8 @@ def _added(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 #: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbor is not.
 ZERO_BELOW: Final = 1e-6
+#: The largest float32 below it.
+_ZERO: Final = np.float32(1e-6)
 
 #: The smallest scale of the Python converters, and that of a tensor without any weight beyond 1e-6.
 SMALLEST_SCALE: Final = 1e-5
@@ -226,10 +228,9 @@ def _missing(weights: Weights) -> np.float32:
 
 
 def _signs(part: NDArray[np.float32], scale: np.float32) -> NDArray[np.int8]:
-    wide = part.astype(np.float64)
-    trits = np.where(wide * np.float64(scale) > 0, np.int8(1), np.int8(-1))  # so NaN is -1
-    trits[np.abs(wide) < ZERO_BELOW] = 0
-    return trits
+    """+1 for weights whose product with the scale is positive, 0 for those below `ZERO_BELOW`, else -1, as for NaN."""
+    above, below = (part > _ZERO).view(np.int8), (~(part >= -_ZERO)).view(np.int8)
+    return above - below if scale > 0 else -(above | below)
 
 
 def _cut_off(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
@@ -311,6 +312,9 @@ def quantize(
     tensor = payload_shape(source.shape)
     check_writable(dialect.layout, tensor, strict=strict)
     trits, factor = _ternarise(source, rule, scale, stacklevel=3)
+    if shape.dropped_elements(dialect.layout, tensor.rows, tensor.cols) is None:
+        made: bytes = native.pack(trits, factor, dialect, byte_order=byte_order, strict=strict)
+        return made
     tail = write_tail(factor, dialect.tail, byte_order)
     return join(codes_of_trits(trits, dialect.code_map), tensor, dialect.layout, tail)
 
@@ -402,7 +406,7 @@ def _complaint(weights: Weights, rule: QuantizerRule) -> str | None:
         finite = np.isfinite(part)
         odd += int(np.count_nonzero(~finite))
         some = some or bool((part > 0).any())
-        if (beyond := part[finite & (part.astype(np.float64) >= ZERO_BELOW)]).size:
+        if (beyond := part[finite & (part > _ZERO)]).size:
             least, most = min(least, float(beyond.min())), max(most, float(beyond.max()))
     if odd:
         return (

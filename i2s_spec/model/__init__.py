@@ -14,6 +14,7 @@ change.
       reference/        the operations by their definitions, with compiled twins; the rules and bugs of other runtimes
       fast_operations   profile `fast`: compiled operations, and whole passes by programs
         fast_compile    from a graph to a program of compiled kernels
+        screened_head   a head of which only the rows are read that can decide about a token
     projection          one BitLinear outside of a model
 
     tokenizer/          text to token ids and back

@@ -18,7 +18,19 @@ def product(
     sums: NDArray[np.int32] | None = ...,
     weight_scale: float = ...,
     repeats: int = ...,
-) -> None: ...
+    trits: bool = ...,
+    look: bool = ...,
+) -> bool: ...
+def linear(
+    row: int,
+    payload: NDArray[np.uint8],
+    rows: int,
+    x: NDArray[np.float32],
+    out: NDArray[np.float32],
+    threads: int,
+    weight_scale: float,
+    look: bool = ...,
+) -> bool: ...
 def quantize(
     row: int,
     x: NDArray[np.float32],

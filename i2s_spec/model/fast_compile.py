@@ -99,6 +99,7 @@ class FastPlan:
     :param start: slot of the embedding
     :param done: how many nodes of the graph the program computes
     :param result: rows of the head if the program includes it, else 0
+    :param head: the head and the slot that meets it, where it is of halves and the last step
     :param end: the slot from which the rest of the graph continues, if there is a rest
     :param arrays: arrays whose addresses are in the program
     """
@@ -109,6 +110,7 @@ class FastPlan:
     start: Slot
     done: int = 0
     result: int = 0
+    head: tuple[NDArray[np.float16], Slot] | None = None
     end: Slot | None = None
     rotations: list[RotationAngles] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
@@ -288,7 +290,7 @@ class _Translation:
             self.quantized = node.inputs[0]
         self._step("ternary", first=len(self.matrices) - 1, count=1, inner=columns, width=x.width)
 
-    def _dense(self, op: str, node: Node, x: Slot, matrix: NDArray[Any]) -> None:
+    def _dense(self, op: str, node: Node, x: Slot, matrix: NDArray[Any]) -> NDArray[Any]:
         whole = np.ascontiguousarray(matrix)
         self.plan.arrays.append(whole)
         rows, columns = whole.shape
@@ -297,13 +299,16 @@ class _Translation:
         out = 0 if op == "head" else self.allocator.new(node.name, rows).at
         kind = _fast.TYPES[whole.dtype.name]
         self._step(op, x=x.at, out=out, width=columns, heads=rows, weight=address(whole), kind=kind)
+        return whole
 
     def _head(self, node: Node) -> None:
         if node.weight not in self.tables:
             self.tables[node.weight] = EmbeddingTable(self.weights, node.weight)
         table = self.tables[node.weight]
-        self._dense("head", node, self.slots[node.inputs[0]], table.dense)
+        x = self.slots[node.inputs[0]]
+        weights = self._dense("head", node, x, table.dense)
         self.plan.result = table.rows
+        self.plan.head = (weights, x) if weights.dtype == np.float16 else None
 
     def _select_rows(self, node: Node) -> None:
         x = self.slots[node.inputs[0]]

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
-from i2s_spec.model import _fast, fast_compile
+from i2s_spec.model import _fast, fast_compile, screened_head
 from i2s_spec.model.fast_compile import NotTranslated, address
 from i2s_spec.model.numerics import ActivationQuantizer
 from i2s_spec.model.reference import attention, matmul, operations, reductions
 from i2s_spec.model.reference.bitlinear import Quantized
 from i2s_spec.model.reference.linear import Projections
 from i2s_spec.model.reference.operations import Operations
+from i2s_spec.model.screened_head import MOST_COLUMNS, ScreenedHead
 from i2s_spec.model.weights import Grouped
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class FastOperations(Operations):
         super().__init__(profile, threads, FastProjections(profile, threads, self._sets[0]))
         self._lock = Lock()
         self._programs: dict[int, tuple[Graph, FastPlan | None]] = {}
+        self._heads: dict[int, ScreenedHead] = {}
         self._memory = Memory()
 
     # Operations
@@ -175,15 +177,27 @@ class FastOperations(Operations):
         start = plan.start.at * tokens
         memory.values[start : start + x.size] = x.reshape(-1)
         rows = np.arange(tokens) if run.rows is None else run.rows
-        result = np.empty((len(rows) if plan.result else 0, plan.result), dtype=np.float32)
+        head = self.screened(plan) if run.screened and len(rows) == 1 else None
+        result = np.empty((len(rows) if plan.result and head is None else 0, plan.result), dtype=np.float32)
         layers = len(plan.cache_widths[0])
         plan.program.run(
             *self._sets, self.threads, layers, sequences, rows, run.positions, caches, memory.values, result, memory.scratch,
-            memory.partial, memory.codes, memory.arranged, memory.scales, memory.sums,
+            memory.partial, memory.codes, memory.arranged, memory.scales, memory.sums, head is None,
         )  # fmt: skip
+        if head is not None and plan.head is not None:
+            start = plan.head[1].at * tokens
+            return {graph.results[0]: head.logits(memory.values[start : start + head.columns])}
         if plan.end is None:
             return {graph.results[0]: result}
         return self._rest(plan, graph, run, tokens, len(rows))
+
+    def screened(self, plan: FastPlan) -> ScreenedHead | None:
+        """The head of a plan, of which only some rows are read; None where it is read whole."""
+        if plan.head is None or plan.head[0].nbytes < screened_head.LEAST or plan.head[0].shape[1] > MOST_COLUMNS:
+            return None
+        if id(plan) not in self._heads:
+            self._heads[id(plan)] = ScreenedHead(plan.head[0], self._sets[0], self.threads)
+        return self._heads[id(plan)]
 
     def _rest(self, plan: FastPlan, graph: Graph, run: Run, tokens: int, chosen: int) -> dict[str, Any]:
         """One node after the program."""

@@ -148,7 +148,7 @@ class Model:
         taps: Iterable[str] = (),
         cache: Cache | None = None,
         *,
-        logits: Literal["all", "last"] = "all",
+        logits: Literal["all", "last", "screened"] = "all",
         together: int = TOGETHER,
         progress: Callable[[int, int], object] | None = None,
     ) -> Result:
@@ -158,7 +158,8 @@ class Model:
         :param taps: names of values to return: a full name (`Qcur-0#1`), a name without layer and number (`Qcur`, for
         all of them), or a pattern with `*`
         :param cache: the cache of earlier tokens, which grows by these tokens; by default a new one
-        :param logits: for all tokens, or only for the last one
+        :param logits: for all tokens, or only for the last one; `screened` for the last one as `ScreenedLogits`, of which
+        only those are read that are asked for, if the profile and the type of the head permit it
         :param together: how many tokens are computed together; the result does not depend on it (except the last bits
         in profile `fast`)
         :param progress: called with (tokens done, tokens)
@@ -183,7 +184,7 @@ class Model:
                 part = ids[start : start + together]
                 last = start + len(part) == len(ids)
                 rows = None if logits == "all" else np.array([len(part) - 1] if last else [], dtype=np.int64)
-                (result,), found = self._runner.whole([part], [cache], chosen, rows)
+                (result,), found = self._runner.whole([part], [cache], chosen, rows, logits == "screened")
                 parts.append(result)
                 tapped.append(found)
                 if progress is not None:
@@ -194,7 +195,7 @@ class Model:
         values = {name: joined([found[name] for found in tapped]) for name in tapped[0]}
         if self.architecture.embedding_model:
             return Result(None, parts[-1], values, cache)
-        return Result(joined(parts), None, values, cache)
+        return Result(parts[-1] if logits == "screened" else joined(parts), None, values, cache)
 
     def forward_batch(
         self,
@@ -326,14 +327,17 @@ class GraphRunner:
         caches: Sequence[Cache],
         taps: frozenset[str],
         rows: NDArray[np.int64] | None = None,
+        screened: bool = False,
     ) -> tuple[list[Any], dict[str, Any]]:
         """The result of the graph for each sequence, and the taps; the tokens are added to the caches.
 
         :param ids: the token ids of each sequence
         :param rows: the rows for which logits are needed; None for all
+        :param screened: whether the logits of one row may be a `ScreenedLogits`
         """
         found: dict[str, Any] = {}
         run = self._run([len(part) for part in ids], caches, taps, found, rows)
+        run.screened = screened
         given = {TOKENS: np.concatenate(ids)}
         operations = self._operations(len(ids[0]))
         values = None if taps or self.substitutes else operations.whole(self.graph, given, run)
@@ -434,7 +438,8 @@ def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, co
 class Result:
     """The results of a forward pass.
 
-    :param logits: float32 [T, vocab], or [1, vocab] if only the last row was requested; None for embedding models
+    :param logits: float32 [T, vocab], or [1, vocab] if only the last row was requested; None for embedding models; a
+        `ScreenedLogits` only on request
     :param embedding: float32 [D], of length 1; only for embedding models
     :param taps: the requested values, by name
     :param cache: keys and values of all tokens so far

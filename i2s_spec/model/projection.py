@@ -5,9 +5,16 @@ It is what a model does with each of its ternary matrices, with any matrix and a
     quantize_activations    codes, scale and sum of each token, by any numeric profile
     integer_product         sums of trits times codes: exact, or as a faulty released kernel computes them
     bitlinear               all three steps
+    prepare                 a matrix once for many products
 
-Weights are trits, or the bytes of an I2_S tensor in any dialect. Everything here uses the same code as models, with the
-compiled kernels of `reference.matmul`.
+Weights are trits, the bytes of an I2_S tensor in any dialect, or what `prepare` made of either. Everything here uses the
+same code as models, with the compiled kernels of `reference.matmul`. What a call costs beside the product of one token:
+
+    prepared                nothing that grows with the matrix
+    canonical bytes         a look for code 3, at rows that are multiplied next and therefore are in cache
+    trits                   one pass, which packs them
+    all other bytes         they are unpacked and packed again: other dialects, and rows of canonical bytes that are no
+                            whole blocks of 128; also the bytes of a tensor in which code 3 was found
 
     >>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
     >>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
@@ -16,31 +23,98 @@ compiled kernels of `reference.matmul`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
 
 from i2s_spec.codec import kernels, native
-from i2s_spec.codec.reference import UnusedCode
+from i2s_spec.codec.observation import read_tail
+from i2s_spec.codec.reference import UnusedCode, trits_of_codes
 from i2s_spec.codec.shape import matrix, octets
 from i2s_spec.errors import quote
 from i2s_spec.model.numerics import NumericProfile, numeric_profile
 from i2s_spec.model.reference import bitlinear as reference
 from i2s_spec.model.reference import linear, matmul
-from i2s_spec.model.reference.bitlinear import Quantized
+from i2s_spec.model.reference.bitlinear import Activations, Quantized
 from i2s_spec.model.reference.ggml_math import KERNEL_BUGS
 from i2s_spec.model.reference.linear import Projections
 from i2s_spec.model.weights import Ternary
-from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, CodeMap, Dialect, parse
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_Result = TypeVar("_Result")
+
 #: The type of weights for which a profile gives the quantizer of activations.
 _TYPE: Final = "I2_S"
+_BLOCK: Final = CANONICAL.layout.block
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PreparedMatrix:
+    """A ternary matrix that products can begin with at once; `prepare` makes it.
+
+    :param payload: the codes of the trits in the canonical dialect, uint8, rows one after the other and each padded with
+        weights 0 to whole blocks of 128: [N * ceil(K / 128) * 32]
+    :param shape: (N, K): a product takes tokens [T, K] and gives [T, N]
+    :param scale: float32, the value of +1; None if it is not known, and `bitlinear` needs it
+    """
+
+    payload: NDArray[np.uint8]
+    shape: tuple[int, int]
+    scale: np.float32 | None
+
+    def __repr__(self) -> str:
+        scale = "unknown" if self.scale is None else str(self.scale)
+        return f"<PreparedMatrix: {list(self.shape)} trits, scale {scale}>"
+
+    @property
+    def columns(self) -> int:
+        """Columns with the padding."""
+        return -(-self.shape[1] // _BLOCK) * _BLOCK
+
+    def codes(self) -> NDArray[np.uint8]:
+        """The codes 0 to 3 of the weights, uint8 [N, K]."""
+        rows, columns = self.shape
+        codes = np.empty((rows, self.columns), dtype=np.uint8)
+        where = kernels.run_layout(CANONICAL.layout, rows, self.columns)
+        kernels.unpack(self.payload, where, None, codes.reshape(-1), 1)
+        return np.ascontiguousarray(codes[:, :columns])
+
+
+def prepare(
+    weights: Any,
+    shape: Sequence[int] | None = None,
+    scale: float | None = None,
+    *,
+    dialect: str | Dialect = "canonical",
+    byte_order: ByteOrder = "little",
+    unused_code: UnusedCode = "reject",
+    threads: int = 1,
+) -> PreparedMatrix:
+    """A ternary matrix for many products: `bitlinear` and `integer_product` take the result in the place of weights.
+
+    It is read, checked and, where it must be, packed again once; products then neither copy nor check anything of it.
+
+    :param weights: int8 trits [N, K]; or, with `shape`, the bytes of an I2_S tensor in `dialect`: payload and tail, or the
+        payload alone. Canonical bytes with rows of whole blocks are not copied: they must stay as they are
+    :param shape: (N, K) if weights are bytes
+    :param scale: the value of +1, used instead of the tail's; without either, `bitlinear` wants it with each call
+    :param byte_order: the byte order of the tail
+    :param unused_code: the treatment of code 3: `reject`, `zero` like the dequantizer, or `plus-two` like all kernels
+    :param threads: how many threads may work
+    :returns: an object with `shape` (N, K), `scale` float32 or None, and `payload`, uint8: the canonical codes with rows
+        padded to blocks of 128
+    :raises TypeError: for trits of a wrong type
+    :raises ValueError: for a size that does not match, values that are not trits, and code 3 if it is rejected
+    """
+    found, again = _read(weights, scale, shape, dialect, unused_code, byte_order, threads)
+    return _looked_at(found, again, threads)
 
 
 def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfile = "bitnet-golden-1") -> Quantized:
@@ -60,7 +134,7 @@ def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfi
     rule = profile.quantizer_of(_TYPE)
     if rule.groups == "none":
         raise ValueError(f"numeric profile {quote(profile.name)} leaves activations floats: there are no codes")
-    return reference.quantize(x, rule)
+    return matmul.quantize(x, rule)
 
 
 def integer_product(
@@ -76,7 +150,8 @@ def integer_product(
 ) -> NDArray[np.int32]:
     """The sums of trits times activation codes (clause 9.8), exact or as a faulty kernel computes them.
 
-    :param weights: int8 trits [N, K]; or, with `shape`, a payload in `dialect`, with or without its tail
+    :param weights: int8 trits [N, K]; with `shape`, a payload in `dialect`, with or without its tail; or the result of
+        `prepare`, which nothing that says how to read bytes changes
     :param codes: int8 [T, K]
     :param shape: (N, K) if weights are bytes
     :param kernel: `exact`, or a mistake: `int16-wrap/avx2` and `int16-wrap/neon`, lanes of 16 bits that wrap around
@@ -94,16 +169,18 @@ def integer_product(
         raise ValueError(f"unknown kernel {quote(kernel)}; there are: exact, {', '.join(KERNEL_BUGS)}")
     if offset not in ("subtracted", "kept"):
         raise ValueError(f"the offset must be 'subtracted' or 'kept', not {quote(str(offset))}")
-    found = _weights(weights, None, shape, dialect, unused_code, "little", threads, scaled=False)
-    _check_codes(codes, found.codes.shape[1])
-    if kernel == "exact":
-        ternary, wide = found.whole(), _padded(codes)
-        sums = matmul.dot(ternary.payload, ternary.rows, ternary.columns, wide, threads=threads)
-    else:
-        sums = KERNEL_BUGS[kernel](found.codes, codes)
-    if offset == "subtracted":
-        sums -= codes.sum(axis=1, dtype=np.int32)[:, None]
-    return sums
+    found, again = _read(weights, None, shape, dialect, unused_code, "little", threads)
+    rows, columns = found.shape
+    _check_codes(codes, columns)
+    if kernel != "exact":
+        sums = KERNEL_BUGS[kernel](_looked_at(found, again, threads).codes(), codes)
+        if offset == "subtracted":
+            sums -= codes.sum(axis=1, dtype=np.int32)[:, None]
+        return sums
+    multiply, wide = matmul.accumulate if offset == "subtracted" else matmul.dot, _padded(codes)
+    return _computed(
+        found, again, wide, lambda it, look: multiply(it.payload, rows, it.columns, wide, threads=threads, look=look)
+    )
 
 
 def bitlinear(
@@ -121,9 +198,9 @@ def bitlinear(
     """BitLinear: the product of tokens with a ternary matrix, as a runtime computes it (clauses 9.8 and 9.9).
 
     :param x: float32 [T, K]
-    :param weights: int8 trits [N, K]; or, with `shape`, the bytes of an I2_S tensor in `dialect`: payload and tail, or the
-        payload alone
-    :param scale: the value of +1; required without a tail, and used instead of the tail's scale if there is one
+    :param weights: int8 trits [N, K]; with `shape`, the bytes of an I2_S tensor in `dialect`: payload and tail, or the
+        payload alone; or the result of `prepare`, which nothing that says how to read bytes changes
+    :param scale: the value of +1; required without a tail, and used instead of the scale of a tail or of `prepare`
     :param shape: (N, K) if weights are bytes
     :param numerics: a numeric profile or its name: `bitnet-golden-1` is the definition, the others emulate runtimes
     :param byte_order: the byte order of the tail
@@ -134,39 +211,39 @@ def bitlinear(
     :raises ValueError: for sizes that do not match, a missing scale, and as `integer_product` does
     """
     reference.check_tokens(x)
-    found = _weights(weights, scale, shape, dialect, unused_code, byte_order, threads, scaled=True)
-    if x.shape[1] != found.codes.shape[1]:
-        raise ValueError(f"activations have the shape [tokens, {found.codes.shape[1]:,}], not {list(x.shape)}")
+    found, again = _read(weights, scale, shape, dialect, unused_code, byte_order, threads)
+    if (ws := found.scale) is None:
+        what = "trits need" if shape is None else "a payload without its tail needs"
+        what = "the prepared matrix needs" if isinstance(weights, PreparedMatrix) else what
+        raise ValueError(f"{what} a scale: give scale=")
+    rows, columns = found.shape
+    if x.shape[1] != columns:
+        raise ValueError(f"activations have the shape [tokens, {columns:,}], not {list(x.shape)}")
     profile = numeric_profile(numerics)
     rule = profile.quantizer_of(_TYPE)
     if rule.groups == "none":
-        floats = (found.codes.astype(np.int8) - np.int8(1)).astype(np.float32) * found.scale
-        return Projections(profile, threads).products(x, floats)
-    quantized = reference.quantize(x, rule)
+        trits = _looked_at(found, again, threads).codes().view(np.int8) - np.int8(1)
+        return Projections(profile, threads).products(x, trits.astype(np.float32) * ws)
+    if matmul.is_definition(rule):
+        tokens: NDArray[np.float32] | Activations = x
+        if found.columns != columns:
+            made = matmul.quantize_activations(x, threads=threads)
+            tokens = made._replace(codes=_padded(made.codes))
+        return _computed(
+            found, again, x,
+            lambda it, look: matmul.linear(it.payload, ws, rows, it.columns, tokens, threads=threads, look=look),
+        )  # fmt: skip
+    it, quantized = _looked_at(found, again, threads), matmul.quantize(x, rule, threads=threads)
     wide = quantized._replace(codes=_padded(quantized.codes))
-    y, _ = linear.quantized_linear(wide, rule, found.whole(), threads)
+    y, _ = linear.quantized_linear(wide, rule, Ternary(it.payload, rows, it.columns, ws), threads)
     return y
 
 
-class _Weights(NamedTuple):
-    """A ternary matrix as codes, uint8 [N, K], from trits or bytes of any dialect."""
-
-    codes: NDArray[np.uint8]
-    scale: np.float32
-
-    def whole(self) -> Ternary:
-        """The matrix in canonical blocks, rows padded with zeros, which are multiplied with activation codes 0."""
-        rows, columns = self.codes.shape
-        wide, codes = _whole(columns), self.codes
-        if wide != columns:
-            codes = np.ones((rows, wide), dtype=np.uint8)
-            codes[:, :columns] = self.codes
-        packed = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
-        kernels.pack(codes.reshape(-1), kernels.run_layout(CANONICAL.layout, rows, wide), None, packed, 1)
-        return Ternary(packed, rows, wide, self.scale)
+#: A matrix again, by way of its trits: bytes with code 3, which this refuses or makes another weight of.
+_Again = Callable[[], PreparedMatrix]
 
 
-def _weights(
+def _read(
     weights: Any,
     scale: float | None,
     shape: Sequence[int] | None,
@@ -174,42 +251,87 @@ def _weights(
     unused_code: UnusedCode,
     byte_order: ByteOrder,
     threads: int,
-    *,
-    scaled: bool,
-) -> _Weights:
-    """A matrix from the arguments of a caller."""
+) -> tuple[PreparedMatrix, _Again | None]:
+    """A matrix from the arguments of a caller; and if code 3 must not be in it, which nobody has looked for, what to do
+    where it is."""
+    native.thread_count(threads)
+    if isinstance(weights, PreparedMatrix):
+        if shape is not None and matrix(shape) != weights.shape:
+            raise ValueError(f"the prepared matrix has the shape {list(weights.shape)}, not {list(shape)}")
+        return weights if scale is None else PreparedMatrix(weights.payload, weights.shape, np.float32(scale)), None
+    value = None if scale is None else np.float32(scale)
     if shape is None:
         trits = np.asarray(weights)
         if trits.dtype != np.int8:
             raise TypeError(f"trits must be int8, not {trits.dtype}; for bytes of a tensor, give shape=")
-        rows, columns = matrix(trits.shape)
-        if ((trits < -1) | (trits > 1)).any():
+        packed = _packed(trits.reshape(matrix(trits.shape)), CANONICAL.code_map, threads)
+        if packed is None:
             raise ValueError("trits must be -1, 0 or +1")
-        if scaled and scale is None:
-            raise ValueError("trits need a scale: give scale=")
-        codes = (trits.reshape(rows, columns) + np.int8(1)).astype(np.uint8)
-        return _Weights(codes, np.float32(0 if scale is None else scale))
+        return PreparedMatrix(packed, matrix(trits.shape), value), None
     rows, columns = matrix(shape)
-    raw = octets(weights)
-    if raw.size == rows * columns // CODES_PER_BYTE:
-        if scaled and scale is None:
-            raise ValueError("a payload without its tail needs a scale: give scale=")
-        raw = np.concatenate([raw, np.zeros(TAIL_BYTES, dtype=np.uint8)])
-    trits, found = native.unpack(
-        raw, (rows, columns), dialect, byte_order=byte_order, unused_code=unused_code, threads=threads
-    )
-    codes = (trits + np.int8(1)).astype(np.uint8)
-    return _Weights(codes, found if scale is None else np.float32(scale))
+    dialect, raw = parse(dialect), octets(weights)
+    payload_bytes = rows * columns // CODES_PER_BYTE
+    alone = raw.size == payload_bytes
+
+    def again() -> PreparedMatrix:
+        whole = np.concatenate([raw, np.zeros(TAIL_BYTES, dtype=np.uint8)]) if alone else raw
+        trits, found = native.unpack(
+            whole, (rows, columns), dialect, byte_order=byte_order, unused_code=unused_code, threads=threads
+        )
+        packed = _packed(trits + np.int8(1), None, threads)  # +2 is no trit
+        assert packed is not None
+        return PreparedMatrix(packed, (rows, columns), value if alone or value is not None else found)
+
+    plain = (dialect.layout, dialect.code_map) == (CANONICAL.layout, CANONICAL.code_map) and columns % _BLOCK == 0
+    if not plain or raw.size not in (payload_bytes, payload_bytes + TAIL_BYTES):
+        return again(), None
+    if unused_code not in ("reject", "zero"):
+        trits_of_codes(dialect.code_map, unused_code)  # refuses policies that do not exist
+    found = None if alone else read_tail(raw[payload_bytes:], dialect.tail, byte_order)
+    it = PreparedMatrix(raw[:payload_bytes], (rows, columns), found if value is None else value)
+    return it, None if unused_code == "plus-two" else again
 
 
-def _whole(columns: int) -> int:
-    block = CANONICAL.layout.block
-    return -(-columns // block) * block
+def _computed(
+    found: PreparedMatrix,
+    again: _Again | None,
+    tokens: NDArray[Any],
+    multiply: Callable[[PreparedMatrix, bool], _Result],
+) -> _Result:
+    """A product that looks for code 3 where it must; with code 3 the product of what it is to be."""
+    if again is not None:
+        if len(tokens):
+            try:
+                return multiply(found, True)
+            except matmul.UnusedCodeFound:
+                pass
+        found = again()
+    return multiply(found, False)
+
+
+def _looked_at(found: PreparedMatrix, again: _Again | None, threads: int) -> PreparedMatrix:
+    """A matrix after a look for code 3 in a pass of its own."""
+    unused = CANONICAL.code_map.unused
+    return again() if again is not None and kernels.occurs(found.payload, unused, threads) else found
+
+
+def _packed(elements: NDArray[np.int8], code_map: CodeMap | None, threads: int) -> NDArray[np.uint8] | None:
+    """Trits of a code map, or codes, [N, K], as canonical codes, rows padded with weights 0 to whole blocks; None if one is
+    neither."""
+    rows, columns = elements.shape
+    wide = -(-columns // _BLOCK) * _BLOCK
+    whole = np.ascontiguousarray(elements)
+    if wide != columns:
+        whole = np.full((rows, wide), 1 if code_map is None else 0, dtype=np.int8)
+        whole[:, :columns] = elements
+    packed = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
+    where = kernels.run_layout(CANONICAL.layout, rows, wide)
+    return packed if kernels.pack(whole.reshape(-1).view(np.uint8), where, code_map, packed, threads) else None
 
 
 def _padded(codes: NDArray[np.int8]) -> NDArray[np.int8]:
     """Activation codes, padded with zeros to whole blocks."""
-    wide = _whole(codes.shape[1])
+    wide = -(-codes.shape[1] // _BLOCK) * _BLOCK
     if wide == codes.shape[1]:
         return codes
     padded = np.zeros((len(codes), wide), dtype=np.int8)

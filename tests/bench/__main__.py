@@ -25,6 +25,7 @@ PARTS = {
     "claims": "bench.claims",
     "codec": "bench.codec",
     "container": "bench.container",
+    "functions": "bench.functions",
     "import": "bench.checkpoint",
     "lint": "bench.lint",
     "matmul": "bench.matmul",

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 import i2s_spec as i2s
+from i2s_spec.codec import native
 from i2s_spec.codec.native import READERS
+from i2s_spec.codec.reference import Scan, pack_codes
+from i2s_spec.schema.dialect import CANONICAL, parse
 
 TRITS = np.random.default_rng(4).integers(-1, 2, (6, 256)).astype(np.int8)
 
@@ -55,6 +62,62 @@ def test_code_3() -> None:
         i2s.get_rows(data, [0], (1, 128))
     assert i2s.get_rows(data, [0], (1, 128), unused_code="plus-two")[0, 0] == 1.0
     assert i2s.get_rows(data, [0], (1, 128), reader="get-rows")[0, 0] == 0.0
+
+
+def as_arrays(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+@examples(60)
+@given(
+    shape=st.sampled_from([(6, 256), (4, 64), (8, 96), (1, 128), (32, 4), (16, 8)]),
+    reader=st.sampled_from([None, *READERS]), unused=st.sampled_from(["reject", "zero", "plus-two"]),
+    wanted=st.lists(st.integers(0, 31), max_size=5), threes=st.lists(st.integers(0, 511), max_size=3),
+    seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_kernels_read_what_the_definition_reads(
+    shape: tuple[int, int], reader: Any, unused: Any, wanted: list[int], threes: list[int], seed: int
+) -> None:
+    """With rows of whole blocks and without, with code 3 in rows that are read and in others."""
+    codes = np.random.default_rng(seed).integers(0, 3, shape).astype(np.uint8)
+    codes.reshape(-1)[[each % codes.size for each in threes]] = 3
+    data = pack_codes(codes, CANONICAL.layout) + np.float32(-0.3).tobytes() + bytes(28)
+    rows = [each % shape[0] for each in wanted]
+
+    def read() -> list[Any]:
+        found: list[Any] = []
+        for call in (
+            lambda: i2s.get_rows(data, rows, shape, reader=reader, unused_code=unused),
+            lambda: i2s.read_as(reader or "dequantize", data, shape),
+        ):
+            try:
+                found.append([(each.dtype, each.tobytes()) for each in as_arrays(call())])
+            except ValueError as error:
+                found.append(str(error))
+        return found
+
+    fast = read()
+    with patch.object(native, "_whole_rows", return_value=False):
+        slow = read()
+    if reader is None and unused == "reject" and not (codes[rows] == 3).any() and shape[1] % 128 == 0:
+        slow[0] = fast[0]  # the definition looks at all rows, whichever are read
+        want = i2s.get_rows(data, rows, shape, unused_code="zero")
+        assert fast[0] == [(each.dtype, each.tobytes()) for each in as_arrays(want)]
+    assert fast == slow
+
+
+@pytest.mark.parametrize("place", [0, 1000, (1 << 20) + 5, (3 << 20) - 1])
+@pytest.mark.parametrize("dialect", ["canonical", "interleave-64/zero-first"])
+def test_the_first_unused_code_is_found_in_any_part(place: int, dialect: str) -> None:
+    trits = np.zeros((3 << 10, 1 << 10), np.int8)
+    data = np.frombuffer(i2s.pack(trits, 1.0, dialect), np.uint8).copy()
+    assert i2s.scan(data, trits.shape, dialect) == Scan(0, None)
+    layout, unused = parse(dialect).layout, parse(dialect).code_map.unused
+    for at in {place, (3 << 20) - 1}:
+        byte, shift = int(layout.byte_of(at, *trits.shape)), int(layout.shift_of(at, *trits.shape))
+        data[byte] = int(data[byte]) & ~(3 << shift) | unused << shift
+    count = len({place, (3 << 20) - 1})
+    assert i2s.scan(data, trits.shape, dialect, threads=2) == Scan(count, place)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,45 @@ def test_products(
     assert np.array_equal(out, bitlinear.accumulate(content, rows, columns, codes))
 
 
+#: Bytes without code 3.
+CLEAN: Final = np.array([byte for byte in range(256) if not byte & byte >> 1 & 0x55], dtype=np.uint8)
+
+
+@given(
+    shape=st.sampled_from([(1, 1), (3, 2), (20, 5), (9, 33), (300, 2), (400, 1), (5, 129)]), tokens=st.integers(1, 40),
+    threads=st.integers(1, 4), offset=st.sampled_from([0, 1, 32]),
+    places=st.lists(st.floats(0, 1, exclude_max=True) | st.sampled_from([0, 1 - 2.0**-53]), max_size=2),
+    field=st.integers(0, 3), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@examples(60)
+def test_code_3_is_seen_wherever_it_is(
+    shape: tuple[int, int], tokens: int, threads: int, offset: int, places: list[float], field: int, seed: int
+) -> None:
+    """Products that look for code 3 refuse it exactly where it is, and are the same sums without it."""
+    rng = np.random.default_rng(seed)
+    rows, columns = shape[0], 128 * shape[1]
+    content = rng.choice(CLEAN, rows * columns // 4)
+    for place in places:
+        content[int(place * content.size)] |= 3 << 2 * field
+    payload, x = payload_at(content.tobytes(), offset), rng.standard_normal((tokens, columns)).astype(F32)
+    made = matmul.quantize_activations(x)
+    jobs: list[tuple[Any, Any]] = [(matmul.dot, made.codes), (matmul.accumulate, made.codes)]
+    for function, codes in jobs:
+        want = function(payload, rows, columns, codes)
+        if places:
+            with pytest.raises(matmul.UnusedCodeFound):
+                function(payload, rows, columns, codes, threads=threads, look=True)
+        else:
+            assert np.array_equal(function(payload, rows, columns, codes, threads=threads, look=True), want)
+    for tokens_ in (x, made, np.asfortranarray(x)):
+        if places:
+            with pytest.raises(matmul.UnusedCodeFound):
+                matmul.linear(payload, 0.3, rows, columns, tokens_, threads=threads, look=True)
+        else:
+            y = matmul.linear(payload, 0.3, rows, columns, tokens_, threads=threads, look=True)
+            assert y.tobytes() == matmul.linear(payload, 0.3, rows, columns, made).tobytes()
+
+
 @pytest.mark.parametrize("columns", [128, 640, 2560, 4096, 6912, 14336, 65536, (1 << 20) + 128])
 @pytest.mark.parametrize("ends", ["least", "most"])
 def test_sums_as_large_as_they_get(columns: int, ends: str) -> None:

@@ -31,14 +31,15 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "driver.c"
 HEADERS = HERE.parent.parent / "pyx"
 
-PRODUCT, LINEAR, QUANTIZE = range(3)
+PRODUCT, LINEAR, QUANTIZE, LOOK = range(4)
 
 #: Rows, blocks, tokens: every number of rows and tokens with kernel code of its own; even and odd numbers of blocks;
 #: near 5, 10 and 21 blocks, after which narrow sums are widened; beyond the 48 rows and 27 blocks of a panel, or 128
-#: rows with AMX. One token: with more than 32 blocks another kernel, with more than 128 the codes are arranged for all.
+#: rows with AMX; more rows than are looked at in one turn. One token: with more than 32 blocks another kernel, with more
+#: than 128 the codes are arranged for all.
 SHAPES: Final = [(0, 1, 1), (1, 1, 1), (4, 1, 2), (3, 2, 3), (5, 3, 4), (2, 4, 5), (9, 5, 1), (6, 6, 6), (7, 9, 7),
                  (8, 10, 1), (13, 11, 4), (4, 20, 9), (17, 21, 2), (33, 5, 3), (100, 2, 1), (40, 22, 33),
-                 (20, 32, 1), (17, 33, 1), (3, 129, 1), (49, 55, 12), (131, 28, 34)]  # fmt: skip
+                 (20, 32, 1), (17, 33, 1), (3, 129, 1), (300, 2, 1), (400, 1, 9), (49, 55, 12), (131, 28, 34)]  # fmt: skip
 
 #: Largest rows * tokens for which extreme sums are tested too; these depend only on the number of blocks.
 EXTREMES: Final = 600
@@ -60,6 +61,20 @@ class Cases:
         return path
 
 
+#: Bytes without code 3.
+CLEAN: Final = np.array([byte for byte in range(256) if not byte & byte >> 1 & 0x55], dtype=np.uint8)
+
+
+def with_code_3(clean: bytes, pitch: int) -> list[tuple[bytes, bool]]:
+    """A payload without code 3, and with one: at the start, the end of the first row, the start of the last, the end."""
+    found = [(clean, False)]
+    for field, at in enumerate({0, pitch - 1, len(clean) - pitch, len(clean) - 1} if clean else ()):
+        broken = bytearray(clean)
+        broken[at] |= 3 << 2 * field
+        found.append((bytes(broken), True))
+    return found
+
+
 def of_the_definition(for_threads: bool = False) -> Cases:
     """Calls of every kind and shape.
 
@@ -76,6 +91,9 @@ def of_the_definition(for_threads: bool = False) -> Cases:
         ][: 3 if rows * tokens <= EXTREMES and not for_threads else 1]:
             sums = bitlinear.dot(payload, rows, columns, codes)
             cases.add(PRODUCT, (rows, blocks, tokens), [payload, codes.tobytes()], [sums])
+        for looked, found in with_code_3(rng.choice(CLEAN, rows * columns // 4).tobytes(), columns // 4):
+            sums = bitlinear.accumulate(looked, rows, columns, some)
+            cases.add(LOOK, (rows, blocks, tokens), [looked, some.tobytes()], [sums, np.int32(found)])
         x = (rng.standard_normal((tokens, columns)) * 10.0 ** rng.integers(-7, 7)).astype(np.float32)
         x[0, :2] = 0, -0.0
         if tokens > 1:

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import i2s_spec as i2s
-from i2s_spec.codec.reference import unpack_codes
+from i2s_spec.codec.reference import pack_codes, unpack_codes
 from i2s_spec.model.numerics import NUMERIC_PROFILES
 from i2s_spec.model.reference import bitlinear as definition
 from i2s_spec.model.reference.ggml_math import KERNEL_BUGS
-from i2s_spec.schema.dialect import CANONICAL
+from i2s_spec.schema.dialect import CANONICAL, parse
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 F32 = np.float32
@@ -102,6 +102,104 @@ def test_the_profile_c_article_is_computed_as_its_code_does() -> None:
     factor = [F32(0.3) / s for s in made.scale]
     want = [[F32(float(a)) * factor[t] for a in trits.astype(int) @ made.codes[t].astype(int)] for t in range(2)]
     assert y.tobytes() == np.array(want, F32).tobytes()
+
+
+# --- prepared matrices, and bytes with code 3 ----------------------------------------------------------------------------
+
+
+def plain_product(codes: np.ndarray[Any, Any], x: np.ndarray[Any, Any], unused: int) -> np.ndarray[Any, Any]:
+    """The sums by NumPy's int64: what each code stands for, times the activation codes."""
+    weights = np.array([-1, 0, 1, unused])[codes]
+    return x.astype(np.int64) @ weights.T
+
+
+@examples(80)
+@given(
+    shape=st.sampled_from([(1, 128), (5, 256), (17, 640), (4, 96), (32, 4), (8, 160), (40, 384)]),
+    tokens=st.integers(0, 9), dialect=st.sampled_from(["canonical", "interleave-64", "sequential-lsb/offset-1"]),
+    tail=st.booleans(), unused=st.sampled_from(["reject", "zero", "plus-two"]), data=st.data(),
+)  # fmt: skip
+def test_bytes_are_multiplied_as_their_codes_say(
+    shape: tuple[int, int], tokens: int, dialect: str, tail: bool, unused: Any, data: st.DataObject
+) -> None:
+    """Every form of weights gives the product of plain NumPy, or the error of `unpack`, prepared or not."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    size = shape[0] * shape[1]
+    codes = rng.integers(0, 3, size).astype(np.uint8)
+    broken = data.draw(st.lists(st.sampled_from([0, size - 1]) | st.integers(0, size - 1), max_size=2))
+    codes[broken] = 3
+    codes = codes.reshape(shape)
+    payload = pack_codes(codes, parse(dialect).layout)
+    whole = payload + np.float32(0.3).tobytes() + bytes(28)
+    how: dict[str, Any] = {"dialect": dialect, "unused_code": unused, "threads": data.draw(st.integers(1, 3))}
+    x = rng.standard_normal((tokens, shape[1])).astype(F32)
+    made = i2s.quantize_activations(x)
+    weights = whole if tail else payload
+    calls = [
+        lambda: (i2s.integer_product(weights, made.codes, shape, **how), i2s.bitlinear(x, weights, 0.3, shape, **how)),
+        lambda: by_prepared(i2s.prepare(weights, shape, 0.3, **how)),
+    ]
+
+    def by_prepared(it: Any) -> tuple[Any, Any]:
+        assert (it.shape, it.scale, it.payload.dtype) == (shape, F32(0.3), np.uint8)
+        return i2s.integer_product(it, made.codes), i2s.bitlinear(x, it)
+
+    if broken and unused == "reject":
+        with pytest.raises(ValueError, match="code 3") as want:
+            i2s.unpack(whole, shape, dialect)
+        for call in calls:
+            with pytest.raises(ValueError, match="code 3") as found:
+                call()
+            assert str(found.value) == str(want.value)
+        return
+    sums = plain_product(codes, made.codes, {"zero": 0, "plus-two": 2}.get(unused, 0))
+    floats = definition.epilogue(sums.astype(np.int32), made.scale, 0.3)
+    for call in calls:
+        found_sums, found_floats = call()
+        assert found_sums.dtype == np.int32
+        assert np.array_equal(found_sums, sums)
+        assert (found_floats.dtype, found_floats.tobytes()) == (F32, floats.tobytes())
+
+
+@pytest.mark.parametrize("name", NUMERIC_PROFILES)
+@pytest.mark.parametrize("unused", ["reject", "zero", "plus-two"])
+def test_prepared_matrices_in_every_profile(name: str, unused: Any) -> None:
+    codes = np.random.default_rng(3).integers(0, 3 if unused == "reject" else 4, (6, 512)).astype(np.uint8)
+    data = pack_codes(codes, CANONICAL.layout) + F32(0.3).tobytes() + bytes(28)
+    trits, x = i2s.unpack(data, codes.shape, unused_code=unused)[0], some(6, 512)[1]
+    it = i2s.prepare(data, codes.shape, unused_code=unused)
+    y = i2s.bitlinear(x, data, shape=codes.shape, numerics=name, unused_code=unused)
+    assert i2s.bitlinear(x, it, numerics=name).tobytes() == y.tobytes()
+    if unused != "plus-two":  # +2 is no trit
+        assert i2s.bitlinear(x, trits, 0.3, numerics=name).tobytes() == y.tobytes()
+    for kernel in KERNEL_BUGS:
+        q = np.random.default_rng(4).integers(-127, 128, (3, 512)).astype(np.int8)
+        want = i2s.integer_product(data, q, codes.shape, kernel=kernel, unused_code=unused)
+        assert np.array_equal(i2s.integer_product(it, q, kernel=kernel), want)
+
+
+def test_a_prepared_matrix_says_what_it_is() -> None:
+    trits, x = some(3, 256)
+    data = i2s.pack(trits, 0.3)
+    it = i2s.prepare(data, (3, 256))
+    assert (it.shape, it.scale) == ((3, 256), F32(0.3))
+    assert np.shares_memory(it.payload, np.frombuffer(data, np.uint8))  # not copied
+    assert repr(it) == "<PreparedMatrix: [3, 256] trits, scale 0.3>"
+    assert i2s.bitlinear(x, it, shape=(3, 256)).tobytes() == i2s.bitlinear(x, trits, 0.3).tobytes()
+    assert i2s.bitlinear(x, it, 0.6).tobytes() == i2s.bitlinear(x, trits, 0.6).tobytes()
+    assert i2s.prepare(it, scale=2).scale == F32(2)
+    bare = i2s.prepare(trits)
+    assert repr(bare) == "<PreparedMatrix: [3, 256] trits, scale unknown>"
+    codes = i2s.quantize_activations(x).codes
+    assert np.array_equal(i2s.integer_product(bare, codes), i2s.integer_product(trits, codes))
+    with pytest.raises(ValueError, match="the prepared matrix needs a scale: give scale="):
+        i2s.bitlinear(x, bare)
+    with pytest.raises(ValueError, match=r"the prepared matrix has the shape \[3, 256\], not \[3, 128\]"):
+        i2s.bitlinear(x, it, shape=(3, 128))
+    with pytest.raises(ValueError, match=r"\[tokens, 256\], not \[1, 64\]"):
+        i2s.integer_product(it, np.zeros((1, 64), np.int8))
+    with pytest.raises(ValueError, match="0 threads do nothing"):
+        i2s.prepare(trits, threads=0)
 
 
 # --- outputs of released programs ----------------------------------------------------------------------------------------

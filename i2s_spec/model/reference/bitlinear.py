@@ -158,14 +158,19 @@ def check_product(codes: NDArray[np.int8], rows: int, columns: int) -> None:
     """Refuse activation codes that do not fit a matrix, and a matrix whose sums could overflow int32."""
     if codes.dtype != np.int8:
         raise TypeError(f"activation codes must be int8, not {codes.dtype}")
+    check_matrix(rows, columns)
+    if codes.ndim != 2 or codes.shape[1] != columns:
+        raise ValueError(f"activation codes must have the shape [tokens, {columns:,}], not {list(codes.shape)}")
+
+
+def check_matrix(rows: int, columns: int) -> None:
+    """Refuse a matrix that is not whole blocks, or whose sums could overflow int32."""
     if columns > MAX_COLUMNS:
         raise ValueError(
             f"with {counted(columns, 'column')} a sum could overflow int32; the maximum is {MAX_COLUMNS:,}"
         )
     if rows < 0 or columns < 1:
         raise ValueError(f"a matrix of {counted(rows, 'row')} and {counted(columns, 'column')} holds no weights")
-    if codes.ndim != 2 or codes.shape[1] != columns:
-        raise ValueError(f"activation codes must have the shape [tokens, {columns:,}], not {list(codes.shape)}")
     CANONICAL.layout.check(rows, columns)
 
 
@@ -195,7 +200,7 @@ class Quantized(NamedTuple):
 
 def quantize(x: Floats, rule: ActivationQuantizer) -> Quantized:
     """The codes of activations, float32 [T, K], for a rule with groups."""
-    if _is_definition(rule):
+    if quantizes_as_defined(rule):
         return Quantized(*quantize_activations(x))
     grouped = _grouped(x, rule)
     with np.errstate(all="ignore"):
@@ -267,7 +272,8 @@ def block_of(rule: ActivationQuantizer) -> int | None:
     return BLOCKS.get(rule.groups)
 
 
-def _is_definition(rule: ActivationQuantizer) -> bool:
+def quantizes_as_defined(rule: ActivationQuantizer) -> bool:
+    """Whether the codes and scales of a rule are those of `quantize_activations`, whatever its epilogue."""
     return (rule.groups, rule.floor, rule.scale, rule.product, rule.rounding, rule.least, rule.nan) == (
         "token", FLOOR, "f64", "rounded", "even", -128, "token"
     )  # fmt: skip

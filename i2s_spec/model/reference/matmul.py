@@ -20,13 +20,21 @@ from i2s_spec.codec.isa import VARIABLE, KernelSet, chosen, table
 from i2s_spec.codec.shape import octets
 from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
-from i2s_spec.model.reference.bitlinear import Activations, check_product, check_tokens
+from i2s_spec.model.numerics import ActivationQuantizer
+from i2s_spec.model.reference import bitlinear
+from i2s_spec.model.reference.bitlinear import Activations, Quantized, check_matrix, check_product, check_tokens
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK: Final = CANONICAL.layout.block
+#: The rule of `linear`.
+_DEFINITION: Final = ActivationQuantizer()
+
+
+class UnusedCodeFound(ValueError):
+    """Code 3 is among weights that were to be looked at."""
 
 
 @cache
@@ -62,6 +70,18 @@ def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activat
     return made
 
 
+def quantize(x: NDArray[np.float32], rule: ActivationQuantizer, *, threads: int = 1) -> Quantized:
+    """Tokens as codes by any rule with groups; like `bitlinear.quantize`, and compiled where the definition quantizes."""
+    if bitlinear.quantizes_as_defined(rule):
+        return Quantized(*quantize_activations(x, threads=threads))
+    return bitlinear.quantize(x, rule)
+
+
+def is_definition(rule: ActivationQuantizer) -> bool:
+    """Whether a rule, from activations to floats, is the one that `linear` computes."""
+    return rule == _DEFINITION
+
+
 def dot(
     payload: Any,
     rows: int,
@@ -70,17 +90,18 @@ def dot(
     *,
     threads: int = 1,
     out: NDArray[np.int32] | None = None,
+    look: bool = False,
 ) -> NDArray[np.int32]:
     """The sums of weight codes times activation codes; like `bitlinear.dot`.
 
     :param threads: how many threads may work on it; the result does not depend on it
     :param out: a contiguous int32 array [T, rows], which is filled and returned
+    :param look: whether code 3 is refused. Every set of kernels looks at some rows just before it multiplies them, while
+        they are in the first cache; where there are no tokens, nothing is looked at
     :raises ValueError: also for an `out` of a wrong shape or type
+    :raises UnusedCodeFound: for code 3 that was looked for
     """
-    packed, activations = _whole(payload, rows, columns, codes)
-    sums = _array((len(codes), rows), np.int32, out)
-    _matmul.product(_row(), packed, rows, activations, sums, _count(threads))
-    return sums
+    return _integers(payload, rows, columns, codes, threads, out, look, trits=False)
 
 
 def accumulate(
@@ -91,10 +112,27 @@ def accumulate(
     *,
     threads: int = 1,
     out: NDArray[np.int32] | None = None,
+    look: bool = False,
 ) -> NDArray[np.int32]:
     """The sums of trits times activation codes; like `bitlinear.accumulate`. Parameters and errors are those of `dot`."""
-    sums = dot(payload, rows, columns, codes, threads=threads, out=out)
-    sums -= codes.sum(axis=1, dtype=np.int32)[:, None]
+    return _integers(payload, rows, columns, codes, threads, out, look, trits=True)
+
+
+def _integers(
+    payload: Any,
+    rows: int,
+    columns: int,
+    codes: NDArray[np.int8],
+    threads: int,
+    out: NDArray[np.int32] | None,
+    look: bool,
+    *,
+    trits: bool,
+) -> NDArray[np.int32]:
+    packed, activations = _whole(payload, rows, columns, codes)
+    sums = _array((len(codes), rows), np.int32, out)
+    if _matmul.product(_row(), packed, rows, activations, sums, _count(threads), trits=trits, look=look):
+        raise UnusedCodeFound
     return sums
 
 
@@ -107,19 +145,33 @@ def linear(
     *,
     threads: int = 1,
     out: NDArray[np.float32] | None = None,
+    look: bool = False,
 ) -> NDArray[np.float32]:
     """BitLinear: float32 [T, columns] to float32 [T, rows]; like `bitlinear.linear`.
 
     :param x: tokens, or the result of `quantize_activations`, which several matrices may share
     :param out: a contiguous float32 array [T, rows], which is filled and returned
+    :param look: as for `dot`
     """
-    made = x if isinstance(x, Activations) else quantize_activations(x, threads=threads)
+    if isinstance(x, Activations):
+        made = x
+    elif columns % _BLOCK or x.ndim != 2 or x.shape[1] != columns:
+        made = quantize_activations(x, threads=threads)
+    else:
+        check_tokens(x)
+        check_matrix(rows, columns)
+        packed, floats = _sized(payload, rows, columns), _array((len(x), rows), np.float32, out)
+        tokens = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+        if _matmul.linear(_row(), packed, rows, tokens, floats, _count(threads), float(weight_scale), look):
+            raise UnusedCodeFound
+        return floats
     packed, codes = _whole(payload, rows, columns, made.codes)
     floats = _array((len(codes), rows), np.float32, out)
     sums, scale = np.ascontiguousarray(made.sums), np.ascontiguousarray(made.scale)
-    _matmul.product(
-        _row(), packed, rows, codes, floats.view(np.int32), _count(threads), scale, sums, float(weight_scale)
-    )
+    if _matmul.product(
+        _row(), packed, rows, codes, floats.view(np.int32), _count(threads), scale, sums, float(weight_scale), look=look
+    ):
+        raise UnusedCodeFound
     return floats
 
 
@@ -147,20 +199,26 @@ def _whole(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
     """Payload and activation codes in the form for the kernels: checked, contiguous, with whole blocks in a row."""
     check_product(codes, rows, columns)
-    flat = (
-        type(payload) is np.ndarray and payload.dtype == np.uint8 and payload.ndim == 1 and payload.flags.c_contiguous
-    )
-    raw = payload if flat else octets(payload)
-    if raw.size != (want := rows * columns // CODES_PER_BYTE):
-        raise ValueError(
-            f"{rows:,} x {columns:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
-        )
+    raw = _sized(payload, rows, columns)
     if columns % _BLOCK == 0:
         return raw, codes if codes.flags.c_contiguous else np.ascontiguousarray(codes)
     packed, wide = whole_rows(raw, rows, columns)
     padded = np.zeros((len(codes), wide), dtype=np.int8)
     padded[:, :columns] = codes
     return packed, padded
+
+
+def _sized(payload: Any, rows: int, columns: int) -> NDArray[np.uint8]:
+    """The bytes of a payload, which must be as many as the matrix takes."""
+    flat = (
+        type(payload) is np.ndarray and payload.dtype == np.uint8 and payload.ndim == 1 and payload.flags.c_contiguous
+    )
+    raw: NDArray[np.uint8] = payload if flat else octets(payload)
+    if raw.size != (want := rows * columns // CODES_PER_BYTE):
+        raise ValueError(
+            f"{rows:,} x {columns:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
+    return raw
 
 
 def _array(shape: tuple[int, int], dtype: type[Any], out: NDArray[Any] | None) -> NDArray[Any]:

@@ -43,6 +43,7 @@ class Run:
     :param rows: the rows for which logits are needed; None for all
     :param layers: the number of layers of the whole graph
     :param tap: called with every value
+    :param screened: whether logits may be a `ScreenedLogits`, where a profile has them
     """
 
     weights: ModelWeights
@@ -54,6 +55,7 @@ class Run:
     quantized: dict[Any, Any] = field(default_factory=dict)
     angles: dict[Any, Any] = field(default_factory=dict)
     tables: dict[str, EmbeddingTable] = field(default_factory=dict)
+    screened: bool = False
 
     @property
     def positions(self) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, Span, counted, quote
-from i2s_spec.model.text.generate import Generation, Sampler, Sampling
+from i2s_spec.model.text.generate import Generation, Head, Sampler, Sampling
 from i2s_spec.schema.architectures import declared_architecture
 from i2s_spec.schema.faults import TEMPLATE_FAILED
 
@@ -263,6 +263,7 @@ class Conversation:
     :param system: the system message
     :param limit: the most tokens of an answer
     :param room: the most tokens of the whole conversation; the model's context if None
+    :param head: as `Generation`
     """
 
     def __init__(
@@ -275,8 +276,10 @@ class Conversation:
         system: str | None = None,
         limit: int | None = None,
         room: int | None = None,
+        head: Head = "screened",
     ) -> None:
         self.model = model
+        self.head = head
         self.tokenizer = tokenizer
         self.form = form
         self.sampler = Sampler(sampling or Sampling())
@@ -311,6 +314,7 @@ class Conversation:
             cache=self._cache,
             room=room,
             progress=progress,
+            head=self.head,
         )
         self.messages.append(message)
         if isinstance(self.form, ChatFormat):

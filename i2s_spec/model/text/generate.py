@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from i2s_spec.errors import FormatError, SettingError, Span, counted
 from i2s_spec.model.forward import logits_of
+from i2s_spec.model.screened_head import ScreenedLogits
 from i2s_spec.schema.faults import LOGITS_NOT_FINITE
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
 
     from i2s_spec.model.cache import Cache
     from i2s_spec.model.forward import Model
+    from i2s_spec.model.screened_head import Leading, ScreenedHead
 
 #: Called with (tokens done, tokens to do).
 Progress = Callable[[int, int], object]
+
+#: How the final projection is read: all of it, or the rows that can decide about a token.
+Head = Literal["whole", "screened"]
 
 #: Why generation ended: a token that ends a text, the requested number of tokens, or no room for more.
 Reason = Literal["end", "limit", "context"]
@@ -57,6 +62,7 @@ class Generation:
     :param cache: a cache of an earlier text; the common beginning of both texts is not computed again. A new one if None
     :param room: the most tokens, prompt and answer together; the model's context if None
     :param progress: called with (tokens done, tokens of the prompt) while the prompt is read
+    :param head: whether the head may be read only as far as the choice of a token needs it; the tokens are the same
     :raises SettingError: for a prompt that is empty, has tokens that do not exist, or is longer than the room
     """
 
@@ -71,6 +77,7 @@ class Generation:
         cache: Cache | None = None,
         room: int | None = None,
         progress: Progress | None = None,
+        head: Head = "screened",
     ) -> None:
         self.room = model.context_length if room is None else room
         if self.room > model.context_length:
@@ -95,6 +102,9 @@ class Generation:
         #: How many tokens of the prompt the cache held already.
         self.reused = 0
         self.progress = progress
+        self.head = head
+        #: The head of the model, where it is not read whole.
+        self.screened: ScreenedHead | None = None
         #: The tokens so far.
         self.tokens: list[int] = []
         #: Why it ended; None while it has not.
@@ -115,10 +125,10 @@ class Generation:
                 return
             start = perf_counter()
             logits = self._forward([token])
-            self.decode_seconds += perf_counter() - start
             token = self._chosen(logits)
+            self.decode_seconds += perf_counter() - start
 
-    def _chosen(self, logits: NDArray[Any]) -> int:
+    def _chosen(self, logits: NDArray[Any] | ScreenedLogits) -> int:
         """The next token, which is counted."""
         token = self.sampler(logits)
         self.tokens.append(token)
@@ -132,7 +142,7 @@ class Generation:
             return "limit"
         return "context" if len(self.prompt) + len(self.tokens) >= self.room else None
 
-    def _read(self, prompt: list[int]) -> NDArray[Any]:
+    def _read(self, prompt: list[int]) -> NDArray[Any] | ScreenedLogits:
         """The logits after the prompt."""
         if self.cache is None:
             most = self.room if self.limit is None else min(self.room, len(prompt) + self.limit)
@@ -145,10 +155,14 @@ class Generation:
         self.prefill_seconds = perf_counter() - start
         return logits
 
-    def _forward(self, tokens: list[int], progress: Progress | None = None) -> NDArray[Any]:
+    def _forward(self, tokens: list[int], progress: Progress | None = None) -> NDArray[Any] | ScreenedLogits:
         """The logits after the last of these tokens, which are added to the cache."""
-        result = self.model.forward(tokens, cache=self.cache, logits="last", progress=progress)
-        last: NDArray[Any] = logits_of(result)[-1]
+        which: Literal["last", "screened"] = "last" if self.head == "whole" else "screened"
+        logits: Any = logits_of(self.model.forward(tokens, cache=self.cache, logits=which, progress=progress))
+        if isinstance(logits, ScreenedLogits):
+            self.screened = logits.head
+            return logits
+        last: NDArray[Any] = logits[-1]
         return last
 
 
@@ -247,34 +261,110 @@ class Sampler:
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
         self._random: Any = None
+        self._number: float | None = None  # drawn for the next token
 
-    def __call__(self, logits: NDArray[np.floating[Any]]) -> int:
+    def __call__(self, logits: NDArray[np.floating[Any]] | ScreenedLogits) -> int:
         """The next token.
 
-        :param logits: [vocab], any float type
+        :param logits: [vocab], any float type; of `ScreenedLogits` no more are read than the choice needs
         :raises FormatError: M901 for logits that are not finite; -inf is allowed, and such a token is never chosen
         """
+        if not isinstance(logits, ScreenedLogits):
+            return self._chosen(logits)
+        if self.sampling.greedy or self.sampling.top_k:
+            ids, values = logits.largest(1 if self.sampling.greedy else self.sampling.top_k)
+            token = self._chosen(values)
+            return token if ids is None else int(ids[token])
+        token_of_few = self._of_leading(logits)
+        return self._chosen(logits.whole()) if token_of_few is None else token_of_few
+
+    def _chosen(self, logits: NDArray[np.floating[Any]]) -> int:
+        """The position of the next token in these logits."""
+        import numpy as np
+
+        if len(logits) > FEW and not self.sampling.greedy and not self.sampling.top_k:
+            require_finite(logits)
+            at = self._drawn(logits.astype(np.float64))
+            if at is not None:
+                return at
         tokens, probabilities = self.distribution(logits)
         if len(tokens) == 1:
             return int(tokens[0])
+        running = np.cumsum(probabilities)
+        at = int(np.searchsorted(running, self._next() * running[-1], side="right"))
+        self._number = None
+        return int(tokens[min(at, len(tokens) - 1)])
+
+    def _next(self) -> float:
+        """A number in [0, 1), the same until a token is chosen with it."""
         import numpy as np
 
         if self._random is None:
             self._random = np.random.Generator(np.random.PCG64(self.sampling.seed))
-        running = np.cumsum(probabilities)
-        at = int(np.searchsorted(running, self._random.random() * running[-1], side="right"))
-        return int(tokens[min(at, len(tokens) - 1)])
+        if self._number is None:
+            self._number = float(self._random.random())
+        return self._number
+
+    def _of_leading(self, logits: ScreenedLogits) -> int | None:
+        """The next token, if some rows above all others decide about it; with top-p they rarely do, and no copy is made."""
+        import numpy as np
+
+        leading = None
+        for count in LEADING:
+            leading = logits.leading(count, making=self.sampling.top_p == 1)
+            if leading is None:
+                return None
+            if len(leading.ids) and math.isfinite(leading.logits.max()):
+                at = self._drawn(leading.logits.astype(np.float64), leading)
+                if at is not None:
+                    logits.decided(True)
+                    return int(leading.ids[at])
+        logits.decided(False)
+        return None
+
+    def _drawn(self, values: NDArray[np.float64], leading: Leading | None = None) -> int | None:
+        """The position of the token that `distribution` and a number draw, without sorting all values.
+
+        Sums in another order are other sums: where they differ by less than 1e-9 from what decides, the answer is None.
+
+        :param values: logits in the order of their ids, all or those above all others
+        :param leading: where not all, bounds of the others
+        """
+        import numpy as np
+
+        top, settings = values.max(), self.sampling
+
+        def weighed(part: NDArray[np.float64], temperature: float, share: float) -> int | None:
+            with np.errstate(over="ignore"):
+                weights = np.exp((part - top) / temperature)
+                inner = weights.sum()
+                low = high = inner
+                if others is not None:
+                    low = inner + np.exp((others.lower - top) / temperature).sum()
+                    high = inner + np.exp((others.upper - top) / temperature).sum()
+            return placed(part, weights, share * low * (1 - SLACK), share * high * (1 + SLACK))
+
+        others, positions = leading, None
+        if settings.top_p < 1:
+            at = weighed(values, 1.0, settings.top_p)
+            if at is None:
+                return None
+            before = (values == values[at]) & (np.arange(len(values)) <= at)
+            positions, others = np.flatnonzero((values > values[at]) | before), None
+            values = values[positions]
+            if len(values) == 1:
+                return int(positions[0])
+        at = weighed(values, settings.temperature, self._next())
+        if at is None:
+            return None
+        self._number = None
+        return at if positions is None else int(positions[at])
 
     def distribution(self, logits: NDArray[np.floating[Any]]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The candidates, most probable first, and their probabilities, which sum to 1."""
         import numpy as np
 
-        if logits.ndim != 1 or not len(logits):
-            raise ValueError(f"logits of shape {logits.shape}; [vocab] is needed")
-        best = int(np.argmax(logits))  # the first NaN, if there is one
-        top = float(logits[best])
-        if not math.isfinite(top):
-            raise FormatError(LOGITS_NOT_FINITE, Span(0, 0, "result_output"), got=top, token=best)
+        best, top = require_finite(logits)
         settings = self.sampling
         if settings.greedy:
             return np.array([best]), np.ones(1)
@@ -293,3 +383,42 @@ class Sampler:
         with np.errstate(over="ignore"):  # a tiny temperature: the others become -inf
             weights = np.exp(retained / settings.temperature)
         return order, weights / weights.sum()
+
+
+#: How many rows above all others are tried, one number after the other.
+LEADING: Final = (256, 4096)
+#: Logits that are sorted at once.
+FEW: Final = 4096
+#: What sums of doubles in different orders differ by at most, relative.
+SLACK: Final = 1e-9
+
+
+def require_finite(logits: NDArray[np.floating[Any]]) -> tuple[int, float]:
+    """The token with the largest logit, and this.
+
+    :raises FormatError: M901 if it is not finite
+    """
+    if logits.ndim != 1 or not len(logits):
+        raise ValueError(f"logits of shape {logits.shape}; [vocab] is needed")
+    best = int(logits.argmax())  # the first NaN, if there is one
+    top = float(logits[best])
+    if not math.isfinite(top):
+        raise FormatError(LOGITS_NOT_FINITE, Span(0, 0, "result_output"), got=top, token=best)
+    return best, top
+
+
+def placed(values: NDArray[np.float64], weights: NDArray[np.float64], low: float, high: float) -> int | None:
+    """The position at which the running sum of weights, in the order of falling values, passes every number from `low` to
+    `high`; None if no position passes them all."""
+    import numpy as np
+
+    members, before = np.arange(len(values)), 0.0
+    if len(values) > FEW:  # the sum passes them within one of many bins, and only this is sorted
+        bins = np.minimum((values.max() - values) * 64, FEW - 1).astype(np.intp)
+        sums = np.cumsum(np.bincount(bins, weights=weights, minlength=FEW))
+        number = int(np.searchsorted(sums, low, side="right"))
+        members = np.flatnonzero(bins == number)
+        before = float(sums[number - 1]) if number else 0.0
+    order = members[np.argsort(-values[members], kind="stable")]
+    first, last = np.searchsorted(before + np.cumsum(weights[order]), (low, high), side="right")
+    return int(order[first]) if first == last < len(order) else None

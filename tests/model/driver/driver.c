@@ -21,10 +21,11 @@
 
 /* Arguments and contents, by what is called:
  *   product    rows, blocks, tokens; weights, codes -> sums
+ *   look       the same, with a look for code 3 -> sums of trits, whether it was found
  *   linear     rows, blocks, tokens, bits of the weights' scale; weights, and for all tokens codes, scales, sums -> floats
  *   quantize   tokens, columns; floats -> codes, scales, sums */
-enum { PRODUCT, LINEAR, QUANTIZE, WHATS };
-static const char *const NAMES[WHATS] = {"product", "linear", "quantize"};
+enum { PRODUCT, LINEAR, QUANTIZE, LOOK, WHATS };
+static const char *const NAMES[WHATS] = {"product", "linear", "quantize", "look"};
 
 enum { ARGUMENTS = 4, SOURCES = 2, RESULTS = 3, WORDS = 1 + ARGUMENTS + SOURCES + RESULTS };
 
@@ -90,9 +91,10 @@ static void multiply_as(const test_case *c, const i2s_matmul_set *set, size_t nu
     const int64_t tokens = c->arg[2], codes_bytes = tokens * c->arg[1] * I2S_MM_COLUMNS;
     memory weights = filled(c->content[0], c->bytes[0], place, 1);
     memory codes = filled(c->content[1], codes_bytes, place, 1);
-    memory out = obtain(c->bytes[SOURCES], place, 4);
+    memory results[2] = {obtain(c->bytes[SOURCES], place, 4), {0}}, out = results[0];
     i2s_matmul_job job = {.set = set, .weights = weights.start, .rows = c->arg[0], .blocks = c->arg[1], .tokens = tokens,
-                          .codes = (const int8_t *)codes.start, .out = (int32_t *)(void *)out.start};
+                          .codes = (const int8_t *)codes.start, .out = (int32_t *)(void *)out.start,
+                          .look = c->what == LOOK};
     float *scales = NULL;
     int32_t *sums = NULL;
     if (c->what == LINEAR) {
@@ -104,6 +106,11 @@ static void multiply_as(const test_case *c, const i2s_matmul_set *set, size_t nu
         job.sums = sums;
         memcpy(&job.weight_scale, &c->arg[3], 4);
     }
+    if (c->what == LOOK) {
+        sums = malloc((size_t)tokens * 4 + 1);
+        i2s_matmul_offsets(job.codes, tokens, c->arg[1] * I2S_MM_COLUMNS, sums);
+        job.sums = sums;
+    }
     memory scratch = obtain(i2s_matmul_scratch(&job), AT_END, 1);
     job.arranged = (int8_t *)scratch.start;
     i2s_matmul_run(&job, threads);
@@ -112,7 +119,11 @@ static void multiply_as(const test_case *c, const i2s_matmul_set *set, size_t nu
         memset(out.start, 0, (size_t)c->bytes[SOURCES]);
         if (right) i2s_matmul_run(&job, threads);
     }
-    judge(c, set->name, number, &out, 1);
+    if (c->what == LOOK) {
+        const int32_t found = job.unused;
+        results[1] = filled((const uint8_t *)&found, 4, 0, 4);
+    }
+    judge(c, set->name, number, results, c->what == LOOK ? 2 : 1);
     let_go(weights);
     let_go(codes);
     let_go(scratch);
