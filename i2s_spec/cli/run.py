@@ -309,9 +309,18 @@ def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options
         **(each[0] if len(each) == 1 else {"generations": each}),
         "sampling": {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")},
         "tokens_per_second": {"prompt": read, "generated": made},
+<<<<<<< HEAD
         "head": None if generations[0].screened is None else generations[0].screened.report.as_dict(),
+=======
+        **({"head": _head(generations[0])} if len(each) == 1 else {}),
+>>>>>>> tokens
     }
     sys.stdout.writelines(json_document(about))
+
+
+def _head(generation: Generation) -> dict[str, Any] | None:
+    """What was read of the head, where it was screened."""
+    return None if generation.screened is None else generation.screened.report.as_dict()
 
 
 def _show_template(path: str | None, raw: bool | None) -> None:

@@ -139,7 +139,11 @@ def commit(runs: list[dict[str, Any]], order: Callable[[str], list[str]]) -> Pat
         for name, benchmark in run["benchmarks"].items():
             before["benchmarks"][name] = {**benchmark, "machine": run["machine"]}
         names = order(run["part"])
-        before["benchmarks"] = dict(sorted(before["benchmarks"].items(), key=lambda each: names.index(each[0])))
+        before["benchmarks"] = {
+            name: before["benchmarks"][name]
+            for name in (*(each for each in before["benchmarks"] if each not in names), *names)
+            if name in before["benchmarks"]
+        }
     path = RESULTS / f"{kind}.json"
     path.write_text(as_lines(dict(sorted(found.items()))) + "\n", encoding="utf-8")
     return path
