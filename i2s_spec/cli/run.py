@@ -309,11 +309,7 @@ def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options
         **(each[0] if len(each) == 1 else {"generations": each}),
         "sampling": {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")},
         "tokens_per_second": {"prompt": read, "generated": made},
-<<<<<<< HEAD
-        "head": None if generations[0].screened is None else generations[0].screened.report.as_dict(),
-=======
         **({"head": _head(generations[0])} if len(each) == 1 else {}),
->>>>>>> tokens
     }
     sys.stdout.writelines(json_document(about))
 

@@ -124,12 +124,7 @@ class Generation:
             if self.reason is not None:
                 return
             start = perf_counter()
-<<<<<<< HEAD
             token = self._chosen(self._forward([token]))
-=======
-            logits = self._forward([token])
-            token = self._chosen(logits)
->>>>>>> tokens
             self.decode_seconds += perf_counter() - start
 
     def _chosen(self, logits: NDArray[Any] | ScreenedLogits) -> int:
