@@ -148,6 +148,12 @@ _B158: Final = Recipe(
     _PRE,
 )
 
+#: In a model with delta nets, the last of so many layers has attention; shorter ones end with it.
+INTERVAL: Final = 4
+#: Tokens that the convolution of a delta net sees, and which part of a head of attention is rotated.
+KERNEL: Final = 4
+ROTATED: Final = 4
+
 #: One for each architecture; the default sizes keep every file under 200 KB.
 RECIPES: Final = {
     "bitnet-b1.58": _B158,
@@ -173,12 +179,6 @@ RECIPES: Final = {
         _QWEN35_KEYS, Size(2, 128, 128, 4, 2, 272, 512), made_up_vocabulary.byte_level, 1e7, 1e-6, "gpt2", "qwen35"
     ),
 }  # fmt: skip
-
-#: In a model with delta nets, the last of so many layers has attention; shorter ones end with it.
-INTERVAL: Final = 4
-#: Tokens that the convolution of a delta net sees, and which part of a head of attention is rotated.
-KERNEL: Final = 4
-ROTATED: Final = 4
 
 #: Named shapes: the sizes of a real model, and the function that makes its vocabulary.
 SHAPES: Final = {

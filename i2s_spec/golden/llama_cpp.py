@@ -236,6 +236,7 @@ GGML_OPS: Final[Mapping[str, GgmlOp]] = {
     "sigmoid": GgmlOp("SIGMOID"),
     "softplus": GgmlOp("SOFTPLUS"),
     "decay": GgmlOp("MUL"),
+    "unit": GgmlOp("L2_NORM"),
     "merge": GgmlOp("RESHAPE"),
 }
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import processes, runtimes
+from bench import processes, runtimes, screened
 from bench.matmul import TILES, reading_run
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios
 from i2s_spec.gguf.source import huge_pages
@@ -54,6 +54,7 @@ def benchmarks() -> list[Benchmark]:
         Benchmark("batch", _batch),
         Benchmark("prompt", _prompt),
         Benchmark("start", _start),
+        Benchmark("head", lambda setting: screened.measured(setting, _path(setting))),
         Benchmark("runtimes", lambda setting: runtimes.measured(setting, _path(setting), _rounds(setting, 3))),
     ]
 

@@ -1,19 +1,16 @@
 """A head that is not read whole: tokens with it and with the whole head in turn, from the same model.
 
 Every token is computed twice, once by each of two generations that share the weights; ratios are of such pairs, by user time
-of the process, as other programs disturb the clock more. It is no part of `python tests/bench` yet, since no machine's
-results have it: `PYTHONPATH=tests python -m bench.screened MODEL` in a checkout, with a file of `i2s new --shape 2b4t`.
+of the process, as other programs disturb the clock more.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Literal
 
-from bench import report
 from bench.measure import Claim, Result, Row, Setting, ratios
 from i2s_spec.model.load import load_model
 from i2s_spec.model.text.generate import Generation
@@ -52,7 +49,7 @@ def _pairs(
     return min(copying, len(found) - 1), found
 
 
-def screened(setting: Setting, path: Path) -> Result:
+def measured(setting: Setting, path: Path) -> Result:
     """Greedy tokens of the model in a file."""
     rows, claims, notes = [], [], []
     model = load_model(path, "fast", threads=1)
@@ -73,7 +70,3 @@ def screened(setting: Setting, path: Path) -> Result:
                 claims.append(Claim(f"{threads} threads, {kind}: tokens that copy rows", slowest, "x", most=least_of))
         notes.append(f"{threads} threads: {copying} tokens until all rows were copied; the tokens were the same")
     return Result("a head that is not read whole, profile fast", tuple(rows), tuple(claims), tuple(notes))
-
-
-if __name__ == "__main__":
-    print(report.as_text("head", screened(Setting(False, 1, Path(), lambda text: None), Path(sys.argv[1]))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from typing import Any, Final
 import pytest
 from builders import model_bytes
 from peers.llama_cpp import missing
+from peers.programs import PROGRAM
 
 from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.gguf.reader import File
@@ -37,7 +37,7 @@ def with_keys(data: bytes, keys: dict[str, Any]) -> bytes:
 
 def logged(path: Path, context: int, cache: str) -> dict[str, float]:
     """Bytes of the model, of keys and values and of recurrent states by the log of llama.cpp; empty if it refuses."""
-    words = [sys.executable, str(_CHILD), str(path), str(context), cache]
+    words = [*PROGRAM["xllamacpp"].command()[:-1], str(_CHILD), str(path), str(context), cache]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
     found = {"model": 0.0, "KV": 0.0, "RS": 0.0}
     for kind, size in _SIZE.findall(done.stdout.decode("utf-8", "replace")):
