@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.reader import File
+    from i2s_spec.schema.architectures import DeltaNet
 
 #: Names inside a layer; if two names have the same meaning, the first one is written.
 LAYER: Final = {
@@ -57,7 +58,7 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 #: Architectures whose checkpoints store the gains of norms less 1; norms inside projections are stored as they are.
-_GAINS_LESS_1: Final = frozenset({"gemma3"})
+_GAINS_LESS_1: Final = frozenset({"gemma3", "qwen35"})
 
 _TO_LAYER: Final = {gguf: name for name, gguf in reversed(LAYER.items())}
 _TO_WHOLE: Final = {gguf: name for name, gguf in WHOLE.items()}
@@ -125,6 +126,28 @@ def heads_that_move(file: File, tensor: str) -> int | None:
     if not isinstance(count, int) or count < 1:
         raise ValueError(f"{architecture}.attention.{key} does not give the number of heads")
     return count
+
+
+def tiled_heads(net: DeltaNet, word: str) -> NDArray[Any] | None:
+    """For each row of a tensor of a delta net in a GGUF file (for `ssm_out` each column), its place in the checkpoint; None
+    if all have their own place.
+
+    Value heads of a checkpoint are grouped, and those of a file tiled: with G key heads, head r*G + g of the file is head
+    g*(H/G) + r of the checkpoint (clause 4.8).
+
+    :param word: the middle of the tensor's name, such as `attn_qkv`
+    """
+    import numpy as np
+
+    width = {
+        "attn_qkv": net.width, "ssm_conv1d": net.width, "attn_gate": net.width, "ssm_out": net.width,
+        "ssm_alpha": 1, "ssm_beta": 1, "ssm_a": 1, "ssm_dt.bias": 1,
+    }.get(word)  # fmt: skip
+    if width is None or net.value_heads == net.key_heads:
+        return None
+    heads = np.arange(net.value_heads * width).reshape(net.key_heads, -1, width).swapaxes(0, 1).reshape(-1)
+    first = 2 * net.keys if word in ("attn_qkv", "ssm_conv1d") else 0
+    return np.concatenate([np.arange(first), first + heads])
 
 
 def to_gguf_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
