@@ -76,6 +76,7 @@ _QWEN35 = {
         "mrope_interleaved": True,
     },
 }  # fmt: skip
+_VISION = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 128}
 _DIVIDED = {"quant_method": "bitnet", "modules_to_not_convert": ["lm_head"]}
 
 
@@ -119,6 +120,10 @@ def kinds() -> dict[str, Kind]:
             *qwen35[:3], {**_QWEN35, "linear_key_head_dim": 128, "linear_value_head_dim": 128}, "groups", "qwen35",
             to="Q2_0", form="", rounds=True,
         ),
+        "Qwen3.5, multimodal": Kind(
+            qwen35[0], "Qwen3_5ForConditionalGeneration", "Qwen3_5Config", _QWEN35, "ternary", "qwen35", to="F32", form="",
+            seeds=1,
+        ),
         "Qwen3.5, packed": Kind(*qwen35, "packed", "qwen35", form="", quantization=_DIVIDED),
         "Qwen3.5, online": Kind(*qwen35, "online", "qwen35", form="", quantization=_online()),
         "BitNet embedding, Qwen3": Kind(
@@ -139,12 +144,13 @@ def random_model(kind: Kind, seed: int) -> Any:
     """A model of transformers with random weights, of values that float16 and bfloat16 hold."""
     torch.manual_seed(seed)
     marks = {"bos_token_id": kind.vocab - 3, "eos_token_id": kind.vocab - 2, **kind.more}
-    config = getattr(transformers, kind.config)(
-        **{**SIZES, "vocab_size": kind.vocab, **marks}, attn_implementation="eager"
-    )
+    sizes: dict[str, Any] = {**SIZES, "vocab_size": kind.vocab, **marks}
+    sizes = {"text_config": sizes, "vision_config": _VISION} if kind.config == "Qwen3_5Config" else sizes
+    config = getattr(transformers, kind.config)(**sizes, attn_implementation="eager")
     model = getattr(transformers, kind.model)(config).float().eval()
     with torch.no_grad():
-        for layer in getattr(model, "model", model).layers:
+        body = getattr(model, "model", model)
+        for layer in getattr(body, "language_model", body).layers:
             gates = () if kind.linear in ("online", "packed") else ("in_proj_a", "in_proj_b")
             linear = [name for name, each in layer.named_modules() if type(each) is torch.nn.Linear]
             for module in (name for name in linear if not name.endswith(gates)):
