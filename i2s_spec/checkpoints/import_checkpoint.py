@@ -215,6 +215,10 @@ def model_values(
     family, h, rope = recognized.family, sizes.h, sizes.rope
     arch = family.architecture
     _check_activation(family, sizes)
+    if bool(h.net.layers) != bool(family.parameters):
+        there = "has" if h.net.layers else "lacks"
+        raise refused(f"config.json {there} linear_num_value_heads, a size of delta nets; {family.name} models have "
+                      f"{'such layers' if family.parameters else 'no such layers'}")  # fmt: skip
     count = sum(int(np.prod(tensor.shape)) for tensor in tensors)
     values: dict[str, Any] = {
         "general.architecture": arch,

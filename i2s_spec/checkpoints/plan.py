@@ -53,8 +53,8 @@ from i2s_spec.safetensors.packed import PackedWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Changes a matrix into the order of the file, and floats into those of the file.
-Order = Callable[[TernaryMatrix | FloatMatrix], TernaryMatrix | FloatMatrix]
+ReadMatrix = Callable[[], TernaryMatrix | FloatMatrix]
+#: Changes floats of a checkpoint into those of the file.
 Change = Callable[["NDArray[np.float32]"], "NDArray[np.float32]"]
 
 _LAYER: Final = re.compile(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
@@ -75,7 +75,7 @@ class PlannedTensor(NamedTuple):
     source: str
     rule: str
     data: Callable[[], Iterator[bytes]]
-    matrix: Callable[[], TernaryMatrix | FloatMatrix] | None = None
+    matrix: ReadMatrix | None = None
 
 
 class Choices(NamedTuple):
@@ -131,7 +131,7 @@ class _Plan:
         self.choices = choices
         self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
         self.misfits: dict[tuple[int, ...], str] = {}
-        self.matrices: list[tuple[tuple[int, ...], str, Callable[[], TernaryMatrix | FloatMatrix]]] = []
+        self.matrices: list[tuple[tuple[int, ...], str, ReadMatrix]] = []
         self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
@@ -233,30 +233,30 @@ class _Plan:
                     yield self.floats(bias, f"{target.removesuffix('weight')}bias", each.shape[:1])
             else:
                 shape = (each.shape[0], each.shape[2]) if each.word == "ssm_conv1d" else each.shape
-                yield self.floats(source, target, each.shape, self.change(each), shape)
+                yield self.floats(source, target, each.shape, partial(self.changed, each), shape)
 
     def is_quantized(self, source: str) -> bool:
         """Whether transformers computes with trits in the place of a matrix that is not ternary by itself."""
         return self.mode == "online" or source.removesuffix(".weight") in self.packed
 
-    def order(self, word: str) -> Order | None:
-        """How a matrix is reordered: queries and keys if the architecture rotates neighbors, the value heads of delta nets
-        if they are not in the order of the file."""
-        h = self.sizes.h
+    def ordered(self, word: str, read: ReadMatrix) -> TernaryMatrix | FloatMatrix:
+        """A matrix in the order of the file: queries and keys if the architecture rotates neighbors, and the value heads of
+        delta nets. Orders are made when shapes are known to be right."""
+        matrix, h = read(), self.sizes.h
         if self.family.rows == "neighbors" and word in ("attn_q", "attn_k"):
             heads = h.heads if word == "attn_q" else h.heads_kv
-            return lambda matrix: matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
+            return matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
         if (places := tiled_heads(h.net, word)) is None:
-            return None
-        if word == "ssm_out":
-            return lambda matrix: matrix.in_columns(places, h.net.width)
-        return lambda matrix: matrix.in_rows(lambda rows: rows[places])
+            return matrix
+        return (
+            matrix.in_columns(places, h.net.width) if word == "ssm_out" else matrix.in_rows(lambda rows: rows[places])
+        )
 
     def matrix(self, source: str, target: str, each: LayerTensor) -> PlannedTensor:
         """A ternary matrix."""
-        shape, order = each.shape, self.order(each.word)
+        shape = each.shape
         packed = self.packed.get(source.removesuffix(".weight"))
-        read: Callable[[], TernaryMatrix | FloatMatrix]
+        read: ReadMatrix
         if packed is not None:
             if packed.shape != shape:
                 raise refused(
@@ -267,8 +267,7 @@ class _Plan:
             stored = self.stored(source, shape)
             rule = self.choices.rule or self._rule(stored)
             read = partial(float_matrix, stored, rule, self.choices.threads, self.room)
-        if order is not None:
-            read = partial(_ordered, read, order)
+        read = partial(self.ordered, each.word, read)
         self.matrices.append((shape, rule, read))
         type = self.choices.to
         if why := why_not(type, shape):
@@ -319,23 +318,17 @@ class _Plan:
         """The gains of a norm as factors."""
         return gains + np.float32(self.family.norm_offset) if self.family.norm_offset else gains
 
-    def change(self, each: LayerTensor) -> Change | None:
-        """How floats are changed: norms are factors, decays are -exp(A_log), rounded once, and value heads are reordered."""
+    def changed(self, each: LayerTensor, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Floats as in the file: norms are factors, decays are -exp(A_log), rounded once, and value heads are reordered."""
         if each.word.endswith("_norm") and each.word != "ssm_norm":
-            return self.added
+            return self.added(values)
+        if each.word == "ssm_a":
+            with np.errstate(over="ignore"):
+                values = (-np.exp(values.astype(np.float64))).astype(np.float32)
+            if not np.isfinite(values).all():
+                raise refused(f"tensor {quote(each.source)} has values whose exponential is no float32")
         places = tiled_heads(self.sizes.h.net, each.word)
-        if places is None and each.word != "ssm_a":
-            return None
-
-        def changed(values: NDArray[np.float32]) -> NDArray[np.float32]:
-            if each.word == "ssm_a":
-                with np.errstate(over="ignore"):
-                    values = (-np.exp(values.astype(np.float64))).astype(np.float32)
-                if not np.isfinite(values).all():
-                    raise refused(f"tensor {quote(each.source)} has values whose exponential is no float32")
-            return values if places is None else values.reshape(each.shape)[places]
-
-        return changed
+        return values if places is None else values.reshape(each.shape)[places]
 
     def check_types(self) -> None:
         """Refuse matrices that the type cannot hold, and name the types that can."""
@@ -361,7 +354,7 @@ class _Plan:
 
 def _matrix_bytes(
     name: str,
-    read: Callable[[], TernaryMatrix | FloatMatrix],
+    read: ReadMatrix,
     type: str,
     threads: int,
     fitting: Callable[[], list[str]],
@@ -376,10 +369,6 @@ def _matrix_bytes(
                 f"{', '.join(fitting())} can store all matrices"
             )
     yield from encoded(name, matrix, type, threads)
-
-
-def _ordered(read: Callable[[], TernaryMatrix | FloatMatrix], order: Order) -> TernaryMatrix | FloatMatrix:
-    return order(read())
 
 
 def _float_bytes(name: str, stored: Stored, type: str, change: Change | None) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from i2s_spec.codec.quantize import torch_mean
 from i2s_spec.codec.shape import from_bfloat16
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -263,7 +263,7 @@ class Witness:
         """Rows in the order of the file: in files of `llama` the two halves of a head of queries or keys alternate, and in
         those of `qwen35` value heads of all key heads do. `ssm_out` has a column for each row of values."""
         if self.qwen35:
-            order = self.value_order(word)
+            order = self.value_order(word, rows.shape[1 if word == "ssm_out" else 0])
             if order is not None:
                 rows = rows[:, order] if word == "ssm_out" else rows[order]
             return rows
@@ -277,13 +277,18 @@ class Witness:
         found: NDArray[Any] = rows[order]
         return found
 
-    def value_order(self, word: str) -> list[int] | None:
-        """The places in the checkpoint of the rows of a tensor of a delta net; None if they are the same in the file."""
+    def value_order(self, word: str, count: int) -> list[int] | None:
+        """The places in the checkpoint of the rows of a tensor of a delta net; None if they are the same in the file.
+
+        :raises ValueError: for another number of rows than config.json gives
+        """
         if word not in ("attn_qkv", "ssm_conv1d", "attn_gate", "ssm_out", "ssm_alpha", "ssm_beta", "ssm_a", "ssm_dt"):
             return None
         keys, values, width = self.net_heads
         size = width if word in ("attn_qkv", "ssm_conv1d", "attn_gate", "ssm_out") else 1
         first = 2 * keys * width if word in ("attn_qkv", "ssm_conv1d") else 0
+        if first + values * size != count:
+            raise ValueError(f"{counted(count, 'row')} of value heads, and config.json gives {first + values * size:,}")
         share = values // keys
         heads = [key * share + turn for turn in range(share) for key in range(keys)]
         return [*range(first), *(first + head * size + part for head in heads for part in range(size))]
@@ -301,14 +306,17 @@ class Witness:
 
     def own_columns(self, tensor: str, codes: NDArray[np.int8] | None) -> NDArray[np.int8] | None:
         """Codes that a file computes before a matrix, with columns in the order of the checkpoint."""
-        order = self.value_order("ssm_out") if self.qwen35 and tensor.endswith(".ssm_out") else None
-        return codes if codes is None or order is None else codes[:, np.argsort(order)]
+        if codes is None or not (self.qwen35 and tensor.endswith(".ssm_out")):
+            return codes
+        order = self.value_order("ssm_out", codes.shape[1])
+        return codes if order is None else codes[:, np.argsort(order)]
 
     def net_floats(self, word: str, name: str) -> NDArray[np.float32]:
         """A tensor of a delta net that is no matrix, as the file has it."""
         values = self.floats(name)
         if word == "ssm_a":
-            values = np.array([-math.exp(float(each)) for each in values], np.float32)
+            with np.errstate(over="ignore"):
+                values = (np.exp(values.astype(np.float64)) * -1).astype(np.float32)
         return self.permuted(word, values.reshape(len(values), -1) if values.ndim > 1 else values)
 
     def expected(self) -> dict[str, str]:

@@ -145,6 +145,10 @@ def qwen35(change: Callable[[Tiny], object]) -> Callable[[Path], object]:
     return edited(change, TINY["qwen35"][1])
 
 
+def qwen35_config() -> dict[str, Any]:
+    return {key: value for key, value in TINY["qwen35"][1]().config.items() if key.startswith("linear_")}
+
+
 def shaped(name: str, *shape: int) -> Callable[[Tiny], object]:
     return lambda tiny: tiny.tensors.update({name: ("F32", np.ones(shape, "<f4"))})
 
@@ -204,6 +208,9 @@ MORE: dict[str, tuple[Callable[[Path], object], bool, str]] = {
     "heads of two widths": (qwen35(lambda tiny: tiny.config.update(linear_key_head_dim=64)), False, "linear_key_head_dim"),
     "value heads in part": (qwen35(lambda tiny: tiny.config.update(linear_num_key_heads=3)), False, "not a multiple"),
     "no width of heads": (qwen35(lambda tiny: tiny.config.pop("linear_key_head_dim")), False, "linear_key_head_dim"),
+    "no sizes of nets": (qwen35(lambda tiny: tiny.config.pop("linear_num_value_heads")), False, ""),
+    "sizes of nets in another model": (
+        edited(lambda tiny: tiny.config.update(qwen35_config(), layer_types=["full_attention"] * 2)), False, "delta nets"),
     "attention without a gate": (qwen35(lambda tiny: tiny.config.update(attn_output_gate=False)), False, "output_gate"),
     "no share of rotation": (qwen35(rotation(partial_rotary_factor=0)), False, "partial_rotary_factor"),
     "half a pair": (qwen35(rotation(partial_rotary_factor=0.1)), False, "must be pairs"),
