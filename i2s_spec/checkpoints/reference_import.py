@@ -122,7 +122,7 @@ class Witness:
         names = self.config.get("architectures") or [""]
         self.class_name = str(names[0])
         self.gemma = self.class_name.startswith("Gemma3")
-        self.qwen35 = self.class_name.startswith("Qwen3_5")
+        self.qwen35 = self.class_name.startswith("Qwen3_5") and "linear_num_value_heads" in self.config
         self.layers = int(self.config["num_hidden_layers"])
 
     @property
