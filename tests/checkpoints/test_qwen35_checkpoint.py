@@ -38,6 +38,7 @@ def test_the_text_model_of_a_multimodal_checkpoint(tmp_path: Path) -> None:
             "passed",
             "not made",
         }
+        assert i2s.lint(tmp_path / f"{name}.gguf", select=("I4",), reference=str(folder), payload="full").findings == ()
         files.append((tmp_path / f"{name}.gguf").read_bytes())
     assert files[0] == files[1]
     assert result.notes == (
