@@ -170,7 +170,7 @@ class ReferenceWeights:
         if gain:
             rows = rows._replace(read=lambda start, stop: read(start, stop) + gain)
         if tensor.name.endswith(".ssm_a"):
-            rows = rows._replace(read=lambda start, stop: -np.exp(read(start, stop).astype(np.float64)))
+            rows = rows._replace(read=lambda start, stop: _decays(read(start, stop)))
         if (places := tiled_places(file, tensor)) is not None:
             return _placed(rows, places, tensor.name)
         heads = _heads(file, tensor.name) if len(tensor.shape) == 2 else None
@@ -283,6 +283,11 @@ def _heads(file: File, name: str) -> int | None:
     if declared is None or declared.rope != "norm":
         return None
     return heads_that_move(file, name)
+
+
+def _decays(logarithms: NDArray[np.float32]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return (-np.exp(logarithms.astype(np.float64))).astype(np.float32)
 
 
 def _placed(rows: Rows, places: NDArray[np.intp], name: str) -> Rows:

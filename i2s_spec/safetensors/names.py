@@ -139,15 +139,19 @@ def tiled_places(file: File, tensor: Tensor) -> NDArray[Any] | None:
     """
     match = _GGUF_NAME.fullmatch(tensor.name)
     word = match[2].removesuffix(".weight") if match else ""
-    if file.metadata.get("general.architecture") != "qwen35" or word not in _OF_NETS:
+    declared = declared_architecture(file.metadata.get("general.architecture"), file.metadata)
+    if declared is None or not declared.delta_nets or word not in _OF_NETS:
         return None
-    counts: list[Any] = [
-        file.metadata.get(f"qwen35.ssm.{key}") for key in ("state_size", "group_count", "time_step_rank")
-    ]
+    names = ("state_size", "group_count", "time_step_rank")
+    counts: list[Any] = [file.metadata.get(f"{declared.prefix}.ssm.{name}") for name in names]
     width, keys, values = (each if isinstance(each, int) and each > 0 else 0 for each in counts)
     size = (width if _OF_NETS[word] else 1) * values + (2 * keys * width if word in _MIXED else 0)
-    if not size or values % keys or tensor.ne[0 if word == "ssm_out" or len(tensor.ne) == 1 else 1] != size:
-        raise ValueError(f"the keys qwen35.ssm.* do not give the shape of {quote(tensor.name)}")
+    if (
+        not (width and keys and values)
+        or values % keys
+        or tensor.shape[-1 if word == "ssm_out" else 0 :][:1] != (size,)
+    ):
+        raise ValueError(f"the keys {declared.prefix}.ssm.* do not give the shape of {quote(tensor.name)}")
     return tiled_heads(DeltaNet((), 0, width, keys, values), word)
 
 

@@ -47,6 +47,21 @@ def test_the_text_model_of_a_multimodal_checkpoint(tmp_path: Path) -> None:
     )
 
 
+def test_value_heads_in_another_order_differ_from_the_checkpoint(tmp_path: Path) -> None:
+    """lint --reference, for rows, columns and vectors of value heads."""
+    tiny = qwen35()
+    import_checkpoint(tiny.write(tmp_path / "a"), tmp_path / "a.gguf")
+    for name in ("A_log", "in_proj_z.weight", "conv1d.weight"):
+        words = tiny.tensors[f"model.layers.0.linear_attn.{name}"][1]
+        words[:] = words[::-1].copy()
+    words = tiny.tensors["model.layers.0.linear_attn.out_proj.weight"][1]
+    words[:] = words[:, ::-1].copy()
+    found = i2s.lint(tmp_path / "a.gguf", select=("I4",), reference=str(tiny.write(tmp_path / "b")), payload="full")
+    names = ("ssm_a", "ssm_conv1d.weight", "attn_gate.weight", "ssm_out.weight")
+    assert sorted(each.code for each in found.findings) == ["I402", "I402", "I405", "I405"]
+    assert all(any(f"blk.0.{name}'" in each.message for each in found.findings) for name in names)
+
+
 def test_a_file_has_the_layers_with_attention(tmp_path: Path) -> None:
     """By an interval where there is one, else of each layer."""
     for number, (kinds, interval) in enumerate({"lf": 2, "l": 2, "f": 1, "lfl": 2, "llff": None, "ffl": None}.items()):
