@@ -9,7 +9,7 @@ values; other floats become trits by the family's rule (see `source_weights`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from i2s_spec.checkpoints.folder import refused
@@ -17,7 +17,7 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.safetensors.files import Stored
 from i2s_spec.safetensors.names import LAYER
 from i2s_spec.safetensors.packed import Convention, checked_convention
-from i2s_spec.schema.architectures import Hyperparameters
+from i2s_spec.schema.architectures import DeltaNet, Hyperparameters
 from i2s_spec.schema.keys import MAX_LAYERS
 
 #: Shapes of the tensors of a layer, by field names of `Hyperparameters`, in NumPy's order.
@@ -44,10 +44,23 @@ SHAPES: Final[Mapping[str, tuple[str, ...]]] = {
     "ffn_gate_norm_in": ("embd",),
     "ffn_up_norm_in": ("embd",),
     "ffn_down_norm_in": ("ff",),
+    "attn_qkv": ("net_channels", "embd"),
+    "attn_gate": ("net_values", "embd"),
+    "ssm_out": ("embd", "net_values"),
+    "ssm_alpha": ("net_value_heads", "embd"),
+    "ssm_beta": ("net_value_heads", "embd"),
+    "ssm_conv1d": ("net_channels", "one", "net_kernel"),
+    "ssm_norm": ("net_width",),
+    "ssm_a": ("net_value_heads",),
+    "ssm_dt.bias": ("net_value_heads",),
 }
 
 #: The ternary matrices of a layer.
-PROJECTIONS: Final = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+PROJECTIONS: Final = (
+    "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "attn_qkv", "attn_gate", "ssm_out",
+)  # fmt: skip
+#: Matrices that are floats, unless they are packed or transformers quantizes them in every pass.
+GATES: Final = ("ssm_alpha", "ssm_beta")
 
 #: Matrices of a layer by the name of the module in the checkpoint.
 _MATRICES: Final = {module: name for module, name in LAYER.items() if name in PROJECTIONS}
@@ -63,6 +76,20 @@ _GEMMA_NORMS: Final = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
+}
+#: Layers of Qwen3.5: gated delta nets, and attention in the others.
+_QWEN35: Final = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    **_HEAD_NORMS,
+    **_MATRICES,
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
 }
 
 #: The convention of a packed matrix's scale, by `quantization_config.linear_class`; `bitlinear` if that is missing.
@@ -95,9 +122,12 @@ class Family(NamedTuple):
     :param layer: modules of a layer by their names in the checkpoint, with their names in GGUF files
     :param optional: names of `layer` that a checkpoint may lack
     :param rule: the rule for floats that are not ternary already: `absmean`, or `ternary` if they are refused
+    :param parameters: parameters of a layer that are no module's, like `layer`: `A_log` is stored as -exp(A_log)
+    :param shapes: shapes that differ from `SHAPES`
+    :param left_out: what the names of tensors begin with that the file does not get, and what they are
     :param rows: the order of rows of queries and keys in the GGUF file: `same`, or `neighbors` if they are permuted
     :param activations: the allowed values of `hidden_act`, the usual one first
-    :param norm_offset: added to all norms except those inside projections (Gemma multiplies by 1 + w)
+    :param norm_offset: added to all norms except those inside projections (Gemma multiplies by 1 + w) and `ssm_norm`
     :param pre: the name of the family's pre-tokenizer, if several names mean the same
     :param pooling: `pooling_type`, of embedding models
     :param weight_only: whether the checkpoint computes with activations that are not quantized
@@ -114,6 +144,9 @@ class Family(NamedTuple):
     rule: str
     activations: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = {}
+    shapes: Mapping[str, tuple[str, ...]] = {}
+    left_out: Mapping[str, str] = {}
     rows: str = "same"
     norm_offset: float = 0.0
     pre: str = "llama-bpe"
@@ -180,6 +213,14 @@ FAMILIES: Final = (
         "qwen2", {**_NORMS, **_MATRICES}, TERNARY, _SILU, pre="qwen2", weight_only=True,
         biases=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     ),
+    Family(
+        "ternary-qwen35", "ternary Qwen3.5 models, without quantized activations; of multimodal ones the text model",
+        (_architecture("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"),),
+        "qwen35", _QWEN35, TERNARY, _SILU, norm_offset=1.0, pre="qwen35", weight_only=True,
+        parameters={"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"},
+        shapes={"attn_q": ("gated_q_width", "embd")},
+        left_out={"mtp.": "layers that draft further tokens", "model.visual.": "the vision tower"},
+    ),
     _llama(
         "falcon3", "Falcon3-1.58bit 1B, 3B, 7B, 10B",
         (_architecture("LlamaForCausalLM"), _BITNET, Condition("vocab_size", (131072,))), pre="falcon3",
@@ -201,6 +242,37 @@ FAMILIES: Final = (
 )  # fmt: skip
 
 BY_FAMILY: Final[Mapping[str, Family]] = {family.name: family for family in FAMILIES}
+
+
+class LayerTensor(NamedTuple):
+    """One tensor of a layer.
+
+    :param source: its name in the checkpoint, after that of the layer
+    :param module: the module that has it; empty for a parameter of its own
+    :param target: its name in the GGUF file, after that of the layer
+    :param word: the key of `SHAPES`
+    :param shape: in NumPy's order, before packing
+    """
+
+    source: str
+    module: str
+    target: str
+    word: str
+    shape: tuple[int, ...]
+
+
+def tensors_of_layer(family: Family, h: Hyperparameters, layer: int) -> Iterator[LayerTensor]:
+    """The tensors that a layer must have: those of a delta net or of attention, and those of every layer."""
+    for module, word in (*family.layer.items(), *family.parameters.items()):
+        when = {"linear_attn": "delta", "self_attn": "attention"}.get(module.partition(".")[0], "")
+        if word in family.optional or not h.has(when, layer):
+            continue
+        shape = tuple(getattr(h, size) for size in family.shapes.get(word, SHAPES[word]))
+        if module in family.parameters:
+            yield LayerTensor(module, "", word, word, shape)
+        else:
+            yield LayerTensor(f"{module}.weight", module, f"{word}.weight", word, shape)
+
 
 #: Tensors that models compute from config.json; GGUF files do not have them.
 DERIVED: Final = ("rotary_emb.inv_freq", "self_attn.rotary_emb.inv_freq")
@@ -226,7 +298,7 @@ class Recognized(NamedTuple):
     """A family, and the choices within it for this checkpoint.
 
     :param why: what decided, in words
-    :param prefix: the prefix of tensor names: `model.` or nothing
+    :param prefix: the prefix of tensor names: that of `prefix_of`
     :param convention: whether `weight_scale` multiplies or divides
     :param mode: `quantization_mode` in config.json; empty if it is missing
     """
@@ -252,7 +324,7 @@ def recognize(
     :raises ValueError: for names that do not exist
     :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
     """
-    prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
+    prefix = prefix_of(folder.tensors)
     mode, convention = quantization_of(folder, weight_scale)
     if weight_scale is not None:
         convention = checked_convention(weight_scale)
@@ -270,8 +342,13 @@ def recognize(
 
 def family_of(folder: Described) -> Family | None:
     """The first family whose conditions hold; None if there is none."""
-    prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
+    prefix = prefix_of(folder.tensors)
     return next((each for each in FAMILIES if all(_holds(folder, when, prefix) for when in each.when)), None)
+
+
+def prefix_of(names: Collection[str]) -> str:
+    """What the names of the tensors of a language model begin with; nothing if only the body was saved."""
+    return next((each for each in ("model.language_model.", "model.") if any(n.startswith(each) for n in names)), "")
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:
@@ -366,12 +443,16 @@ class Rope(NamedTuple):
 
     :param scaling: `linear`, `yarn`, `llama3`, or empty
     :param settings: all settings of the scaling in config.json
+    :param share: the part of each head that is rotated
+    :param sections: how many pairs turn with time, height and width; empty if positions are single numbers
     """
 
     base: float
     scaling: str
     factor: float
     settings: Mapping[str, Any]
+    share: float = 1.0
+    sections: tuple[int, ...] = ()
 
 
 class ModelSizes(NamedTuple):
@@ -402,9 +483,10 @@ def sizes_of(config: Mapping[str, Any]) -> ModelSizes:
         raise refused(f"num_attention_heads {heads:,} is not a multiple of num_key_value_heads {heads_kv:,}")
     if head_dim % 2:
         raise refused(f"heads are {head_dim:,} wide; the width must be even, because pairs are rotated")
-    rope = _rope(config)
+    rope = _rope(config, head_dim)
+    layers = _whole(config, "num_hidden_layers", most=MAX_LAYERS)
     h = Hyperparameters(
-        layers=_whole(config, "num_hidden_layers", most=MAX_LAYERS),
+        layers=layers,
         embd=embd,
         ff=_whole(config, "intermediate_size"),
         heads=heads,
@@ -414,8 +496,9 @@ def sizes_of(config: Mapping[str, Any]) -> ModelSizes:
         vocab=_whole(config, "vocab_size"),
         context=_whole(config, "max_position_embeddings", most=1 << 31),
         rope_base=rope.base,
-        rope_dims=head_dim,
+        rope_dims=int(head_dim * rope.share),
         eps=_number(config, "rms_norm_eps"),
+        net=_net(config, layers),
     )
     act = config.get("hidden_act", config.get("hidden_activation"))
     if act is not None and not isinstance(act, str):
@@ -442,7 +525,34 @@ def _number(config: Mapping[str, Any], key: str, default: float | None = None) -
     return float(value)
 
 
-def _rope(config: Mapping[str, Any]) -> Rope:
+def _net(config: Mapping[str, Any], layers: int) -> DeltaNet:
+    """The gated delta nets of a model, and which layers have one; none if config.json has no sizes of them."""
+    if "linear_num_value_heads" not in config:
+        return DeltaNet((), 0, 0, 0, 0)
+    width, values = _whole(config, "linear_key_head_dim"), _whole(config, "linear_value_head_dim")
+    key_heads, value_heads = _whole(config, "linear_num_key_heads"), _whole(config, "linear_num_value_heads")
+    if width != values:
+        raise refused(
+            f"linear_key_head_dim is {width:,} and linear_value_head_dim {values:,}; files have one width of heads"
+        )
+    if value_heads % key_heads:
+        raise refused(f"linear_num_value_heads {value_heads:,} is not a multiple of linear_num_key_heads {key_heads:,}")
+    if config.get("attn_output_gate") is False:
+        raise refused("attn_output_gate is false; the graph has a gate in every layer of attention")
+    kinds = config.get("layer_types")
+    if kinds is None:
+        interval = _whole(config, "full_attention_interval", 4)
+        kinds = ["linear_attention" if (i + 1) % interval else "full_attention" for i in range(layers)]
+    known = ("linear_attention", "full_attention")
+    if not isinstance(kinds, list) or len(kinds) != layers or any(each not in known for each in kinds):
+        raise refused(
+            f"layer_types in config.json must be one of {', '.join(known)} for each of {counted(layers, 'layer')}"
+        )
+    nets = tuple(each == known[0] for each in kinds)
+    return DeltaNet(nets, _whole(config, "linear_conv_kernel_dim"), width, key_heads, value_heads)
+
+
+def _rope(config: Mapping[str, Any], head_dim: int) -> Rope:
     """`rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of older ones."""
     about = config.get("rope_parameters")
     about = config.get("rope_scaling") if about is None else about
@@ -460,13 +570,39 @@ def _rope(config: Mapping[str, Any]) -> Rope:
     kind = about.get("rope_type", about.get("type", "default"))
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise refused(f"positions are scaled by {quote(str(kind))}; known are {', '.join(_SCALINGS)}")
+    factor = _number(about, "factor", 1.0) if _SCALINGS[kind] else 1.0
     share = about.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if "linear_num_value_heads" in config:
+        share = 0.25 if share is None else share  # as transformers does
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise refused(f"partial_rotary_factor is {quote(str(share)[:40])}; it must be a number above 0, at most 1")
+        if not (dims := int(head_dim * share)) or dims % 2:
+            raise refused(
+                f"partial_rotary_factor rotates {dims:,} of {counted(head_dim, 'element')} of a head, which must be pairs"
+            )
+        return Rope(base, _SCALINGS[kind], factor, about, float(share), _sections(about, dims // 2))
     if share not in (None, 1):
         raise refused(
             f"partial_rotary_factor is {quote(str(share)[:40])}; only heads that rotate completely are supported"
         )
-    factor = _number(about, "factor", 1.0) if _SCALINGS[kind] else 1.0
     return Rope(base, _SCALINGS[kind], factor, about)
+
+
+def _sections(about: Mapping[str, Any], pairs: int) -> tuple[int, ...]:
+    """How many pairs turn with each of three positions. llama.cpp gives the pairs to them in turn, and what none of them
+    has to a fourth one, which is 0 in text."""
+    found = about.get("mrope_section", [11, 11, 10])  # transformers' default
+    if (
+        not isinstance(found, list)
+        or len(found) != 3
+        or any(isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= _MOST for each in found)
+        or not (total := sum(found))
+        or any(pair % total >= 3 * found[pair % total % 3] for pair in range(pairs))
+    ):
+        raise refused(
+            f"mrope_section is {quote(str(found)[:40])}; it must be three numbers of pairs that cover {pairs:,} in turn"
+        )
+    return tuple(found)
 
 
 def _sliding(config: Mapping[str, Any]) -> bool:

@@ -247,7 +247,10 @@ class CheckpointFolder:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        return self.json_of("config.json")
+        """config.json; of a multimodal model also what it says of the text model, as if it stood alone."""
+        found = self.json_of("config.json")
+        text = found.get("text_config")
+        return {**text, **found} if isinstance(text, dict) else found
 
     @cached_property
     def index(self) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from i2s_spec.checkpoints.folder import CheckpointFolder, files_read, refused
 from i2s_spec.checkpoints.plan import FLOAT_TYPES, Choices, PlannedTensor, planned
 from i2s_spec.checkpoints.token_files import token_lists, tokenizer_values
 from i2s_spec.convert.encode import TARGETS
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.gguf.atomic_file import refuse_inputs
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import keys as declared
@@ -111,6 +111,9 @@ def import_checkpoint(
             for tensor in tensors:
                 writer.add_tensor(tensor.name, tensor.shape, tensor.type, folder.tensors.unchanged(tensor.data))
         read = [f"read from {folder.path}"] if folder.is_remote else []
+        for start, what in recognized.family.left_out.items():
+            if count := sum(each.startswith(start) for each in folder.tensors):
+                read.append(f"left out: {counted(count, 'tensor')} of {what} ({start}*)")
         notes = [*read, *folder.notes, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
         if recognized.family.caution and family is None:
             notes.append(recognized.family.caution)
@@ -175,7 +178,9 @@ def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:
 def _kind(key: str, architecture: str) -> Any:
     """The value type of a key, as the schema declares it."""
     pattern = "{arch}" + key.removeprefix(architecture) if key.startswith(f"{architecture}.") else key
-    for group in (declared.GENERAL, declared.MODEL, declared.EMBEDDING_MODEL, declared.TOKENIZER):
+    for group in (
+        declared.GENERAL, declared.MODEL, declared.EMBEDDING_MODEL, declared.TOKENIZER, declared.DELTA_NETS
+    ):  # fmt: skip
         for each in group:
             if each.name == pattern:
                 return each.types[0]
@@ -210,6 +215,10 @@ def model_values(
     family, h, rope = recognized.family, sizes.h, sizes.rope
     arch = family.architecture
     _check_activation(family, sizes)
+    if bool(h.net.layers) != bool(family.parameters):
+        there = "has" if h.net.layers else "lacks"
+        raise refused(f"config.json {there} linear_num_value_heads, a size of delta nets; {family.name} models have "
+                      f"{'such layers' if family.parameters else 'no such layers'}")  # fmt: skip
     count = sum(int(np.prod(tensor.shape)) for tensor in tensors)
     values: dict[str, Any] = {
         "general.architecture": arch,
@@ -241,6 +250,20 @@ def model_values(
         original = rope.settings.get("original_max_position_embeddings")
         if isinstance(original, int) and original > 0:
             values[f"{arch}.rope.scaling.original_context_length"] = original
+    if net := h.net.layers and h.net:
+        values |= {
+            f"{arch}.rope.dimension_sections": [*rope.sections, 0],
+            f"{arch}.ssm.conv_kernel": net.kernel,
+            f"{arch}.ssm.state_size": net.width,
+            f"{arch}.ssm.group_count": net.key_heads,
+            f"{arch}.ssm.time_step_rank": net.value_heads,
+            f"{arch}.ssm.inner_size": net.values,
+        }
+        interval = next((i for i, has_net in enumerate(net.layers) if not has_net), h.layers) + 1
+        if all(((i + 1) % interval > 0) == has_net for i, has_net in enumerate(net.layers)):
+            values[f"{arch}.full_attention_interval"] = interval
+        else:
+            values[f"{arch}.attention.recurrent_layers"] = list(net.layers)
     if family.pooling is not None:
         values[f"{arch}.pooling_type"] = family.pooling
     values["general.file_type"] = file_type(tensors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -18,15 +19,17 @@ from i2s_spec.checkpoints.families import (
     ABSMEAN,
     BY_FAMILY,
     DERIVED,
+    GATES,
     PROJECTIONS,
-    SHAPES,
     TERNARY,
     Family,
     ModelSizes,
     family_of,
     foreign_form,
+    prefix_of,
     recognize,
     sizes_of,
+    tensors_of_layer,
 )
 from i2s_spec.checkpoints.folder import (
     CARD,
@@ -172,8 +175,8 @@ def _as_import(
 ) -> list[str]:
     """Do what an import does before it writes, and report what it refuses and no rule has said.
 
-    The types are those that hold every number. Matrices of floats that are ternary already are read, unless only a part
-    of the weights is to be.
+    The types are those that hold every number. Matrices of floats that are ternary already and vectors are read, unless
+    only a part of the weights is to be.
 
     :param wrong: the codes of what was found; it grows with what is reported here
     :returns: what could not be asked, in words
@@ -203,6 +206,8 @@ def _as_import(
         for tensor in tensors if facts.reading == "full" else ():
             if tensor.rule == TERNARY and tensor.matrix is not None:
                 tensor.matrix()
+            elif len(tensor.shape) == 1:
+                deque(tensor.data(), maxlen=0)
     except FormatError as error:
         report(error, "config.json")
     return unasked
@@ -557,7 +562,7 @@ def _family(read: _Read) -> FamilyFacts | None:
     if found is None:
         seen = ", ".join(quote(str(read.config.get(key))) for key in ("architectures", "model_type"))
         raise _Unknown(f"no family of ternary models has these architectures and model_type: {seen}")
-    prefix = "model." if any(name.startswith("model.") for name in read.tensors) else ""
+    prefix = prefix_of(read.tensors)
     if found.rule != ABSMEAN and (why := _not_ternary(read, found, prefix)) is not None:
         raise _Unknown(f"its class can be that of {found.name} models, but its weights are not ternary{why}")
     return _expected(found, sizes_of(read.config), prefix, read)
@@ -583,28 +588,25 @@ def _not_ternary(read: _Read, family: Family, prefix: str) -> str | None:
 
 
 def _expected(family: Family, sizes: ModelSizes, prefix: str, read: _Read) -> FamilyFacts:
-    def shape(words: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(getattr(sizes.h, word) for word in words)
-
-    embedding = f"{prefix}embed_tokens.weight"
-    expected = {embedding: shape(("vocab", "embd")), f"{prefix}norm.weight": shape(("embd",))}
+    h, embedding = sizes.h, f"{prefix}embed_tokens.weight"
+    expected: dict[str, tuple[int, ...]] = {embedding: (h.vocab, h.embd), f"{prefix}norm.weight": (h.embd,)}
     matrices, sub_norms, optional = set(), set(), {f"{prefix}{name}" for name in DERIVED}
-    for layer in range(sizes.h.layers):
+    optional |= {name for name in read.tensors if name.startswith(tuple(family.left_out))}
+    for layer in range(h.layers):
         at = f"{prefix}layers.{layer}."
         optional |= {f"{at}{name}" for name in DERIVED}
-        for module, name in family.layer.items():
-            weight = f"{at}{module}.weight"
-            if name in family.optional:
-                optional.add(weight)
-                continue
-            expected[weight] = shape(SHAPES[name])
-            if name in PROJECTIONS:
+        optional |= {f"{at}{module}.weight" for module, word in family.layer.items() if word in family.optional}
+        for each in tensors_of_layer(family, h, layer):
+            weight = f"{at}{each.source}"
+            expected[weight] = each.shape
+            stored = read.tensors.get(weight)
+            if each.word in PROJECTIONS or (each.word in GATES and stored is not None and stored.dtype == "U8"):
                 matrices.add(weight)
                 optional.add(f"{weight}_scale")
-            elif name in _SUB_NORMS:
+            elif each.word in _SUB_NORMS:
                 sub_norms.add(weight)
-            if module in family.biases:
-                optional.add(f"{at}{module}.bias")
+            if each.module in family.biases:
+                optional.add(f"{at}{each.module}.bias")
     return FamilyFacts(
         family.name, expected, frozenset(matrices), frozenset(sub_norms), frozenset(optional), embedding,
         family.tied, family.pooling is not None, family.rule == ABSMEAN,

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.checkpoints.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES, TERNARY, ModelSizes, Recognized
+from i2s_spec.checkpoints.families import (
+    ABSMEAN,
+    DERIVED,
+    GATES,
+    PROJECTIONS,
+    TERNARY,
+    LayerTensor,
+    ModelSizes,
+    Recognized,
+    tensors_of_layer,
+)
 from i2s_spec.checkpoints.folder import CheckpointFolder, refused
 from i2s_spec.checkpoints.source_weights import (
     FloatMatrix,
@@ -37,11 +47,15 @@ from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
 from i2s_spec.convert.encode import TARGETS, Encoder
 from i2s_spec.errors import counted, quote
 from i2s_spec.safetensors.files import Stored
-from i2s_spec.safetensors.names import WHOLE, to_gguf_rows
+from i2s_spec.safetensors.names import WHOLE, tiled_heads, to_gguf_rows
 from i2s_spec.safetensors.packed import PackedWeights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+ReadMatrix = Callable[[], TernaryMatrix | FloatMatrix]
+#: Changes floats of a checkpoint into those of the file.
+Change = Callable[["NDArray[np.float32]"], "NDArray[np.float32]"]
 
 _LAYER: Final = re.compile(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
 
@@ -61,7 +75,7 @@ class PlannedTensor(NamedTuple):
     source: str
     rule: str
     data: Callable[[], Iterator[bytes]]
-    matrix: Callable[[], TernaryMatrix | FloatMatrix] | None = None
+    matrix: ReadMatrix | None = None
 
 
 class Choices(NamedTuple):
@@ -100,7 +114,7 @@ def planned(
         tensors.append(plan.table("lm_head", ("vocab", "embd")))
     for layer in range(sizes.h.layers):
         tensors += plan.layer(layer)
-    tensors.append(plan.norm("model.norm", "output_norm", ("embd",), recognized.family.norm_offset))
+    tensors.append(plan.floats(plan.source("model.norm"), "output_norm.weight", (sizes.h.embd,), plan.added))
     plan.check_types()
     return tensors, tied
 
@@ -117,13 +131,12 @@ class _Plan:
         self.choices = choices
         self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
         self.misfits: dict[tuple[int, ...], str] = {}
-        self.matrices: list[tuple[tuple[int, ...], str, Callable[[], TernaryMatrix | FloatMatrix]]] = []
+        self.matrices: list[tuple[tuple[int, ...], str, ReadMatrix]] = []
         self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
         """The name of a tensor in the checkpoint: `model.` is missing if only the body was saved."""
-        name = f"{module}.{end}"
-        return name if self.prefix else name.removeprefix("model.")
+        return f"{self.prefix}{module.removeprefix('model.')}.{end}"
 
     def stored(self, source: str, shape: tuple[int, ...]) -> Stored:
         found = self.folder.tensors.get(source)
@@ -139,7 +152,7 @@ class _Plan:
     def check_names(self) -> None:
         """Refuse tensors that the file would not contain: without them, the model would be wrong."""
         for name in self.folder.tensors:
-            if name == "lm_head.weight":
+            if name == "lm_head.weight" or name.startswith(tuple(self.family.left_out)):
                 continue
             inner = name.removeprefix(self.prefix)
             known = name.startswith(self.prefix)
@@ -153,16 +166,26 @@ class _Plan:
             if match is not None:
                 module, _, end = match[2].rpartition(".")
                 found = self.family.layer.get(module)
-                allowed = end == "weight" or (end == "weight_scale" and found in PROJECTIONS)
-                if end == "weight_scale" and found in PROJECTIONS:
+                scale = end == "weight_scale" and found in (*PROJECTIONS, *GATES)
+                if scale:
                     self.check_scale(name)
-                if found and (allowed or (end == "bias" and module in self.family.biases)):
+                if found and (scale or end == "weight" or (end == "bias" and module in self.family.biases)):
+                    self.check_layer(name, module, int(match[1]))
+                    continue
+                if match[2] in self.family.parameters:
+                    self.check_layer(name, match[2], int(match[1]))
                     continue
             if (known and inner in DERIVED) or (match is not None and match[2] in DERIVED):
                 continue
             raise refused(
                 f"tensor {quote(name)} does not belong to {self.family.name}; a file without it would be another model"
             )
+
+    def check_layer(self, name: str, module: str, layer: int) -> None:
+        """Refuse a tensor of a delta net in a layer with attention, and the reverse."""
+        there = (each.module or each.source for each in tensors_of_layer(self.family, self.sizes.h, layer))
+        if module not in self.family.optional and module not in there:
+            raise refused(f"tensor {quote(name)} does not fit layer_types in config.json")
 
     def check_scale(self, name: str) -> None:
         """Refuse a scale beside floats: it is not known whether they must still be multiplied by it."""
@@ -201,24 +224,39 @@ class _Plan:
         )
 
     def layer(self, layer: int) -> Iterator[PlannedTensor]:
-        for module, name in self.family.layer.items():
-            whole, target = f"model.layers.{layer}.{module}", f"blk.{layer}.{name}"
-            words = SHAPES[name]
-            if name in PROJECTIONS:
-                yield self.matrix(whole, target, words, name)
-                if module in self.family.biases and self.source(whole, "bias") in self.folder.tensors:
-                    yield self.norm(whole, target, words[:1], 0.0, "bias")
-            elif name not in self.family.optional:
-                yield self.norm(whole, target, words, 0.0 if name.endswith("_norm_in") else self.family.norm_offset)
+        for each in tensors_of_layer(self.family, self.sizes.h, layer):
+            source, target = f"{self.prefix}layers.{layer}.{each.source}", f"blk.{layer}.{each.target}"
+            if each.word in PROJECTIONS or (each.word in GATES and self.is_quantized(source)):
+                yield self.matrix(source, target, each)
+                bias = f"{source.removesuffix('weight')}bias"
+                if each.module in self.family.biases and bias in self.folder.tensors:
+                    yield self.floats(bias, f"{target.removesuffix('weight')}bias", each.shape[:1])
+            else:
+                shape = (each.shape[0], each.shape[2]) if each.word == "ssm_conv1d" else each.shape
+                yield self.floats(source, target, each.shape, partial(self.changed, each), shape)
 
-    def matrix(self, module: str, target: str, words: tuple[str, ...], name: str) -> PlannedTensor:
-        """A ternary matrix; rows of queries and keys are reordered if the architecture rotates neighbors."""
-        source, shape = self.source(module), self.shape(words)
-        heads = None
-        if self.family.rows == "neighbors":
-            heads = {"attn_q": self.sizes.h.heads, "attn_k": self.sizes.h.heads_kv}.get(name)
+    def is_quantized(self, source: str) -> bool:
+        """Whether transformers computes with trits in the place of a matrix that is not ternary by itself."""
+        return self.mode == "online" or source.removesuffix(".weight") in self.packed
+
+    def ordered(self, word: str, read: ReadMatrix) -> TernaryMatrix | FloatMatrix:
+        """A matrix in the order of the file: queries and keys if the architecture rotates neighbors, and the value heads of
+        delta nets. Orders are made when shapes are known to be right."""
+        matrix, h = read(), self.sizes.h
+        if self.family.rows == "neighbors" and word in ("attn_q", "attn_k"):
+            heads = h.heads if word == "attn_q" else h.heads_kv
+            return matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
+        if (places := tiled_heads(h.net, word)) is None:
+            return matrix
+        return (
+            matrix.in_columns(places, h.net.width) if word == "ssm_out" else matrix.in_rows(lambda rows: rows[places])
+        )
+
+    def matrix(self, source: str, target: str, each: LayerTensor) -> PlannedTensor:
+        """A ternary matrix."""
+        shape = each.shape
         packed = self.packed.get(source.removesuffix(".weight"))
-        read: Callable[[], TernaryMatrix | FloatMatrix]
+        read: ReadMatrix
         if packed is not None:
             if packed.shape != shape:
                 raise refused(
@@ -229,13 +267,14 @@ class _Plan:
             stored = self.stored(source, shape)
             rule = self.choices.rule or self._rule(stored)
             read = partial(float_matrix, stored, rule, self.choices.threads, self.room)
+        read = partial(self.ordered, each.word, read)
         self.matrices.append((shape, rule, read))
         type = self.choices.to
         if why := why_not(type, shape):
             self.misfits.setdefault(shape, why)
             type = self.choices.fallback or type
-        make = partial(_matrix_bytes, f"{target}.weight", read, heads, type, self.choices.threads, self.fitting)
-        return PlannedTensor(f"{target}.weight", shape, type, source, rule, make, read)
+        make = partial(_matrix_bytes, target, read, type, self.choices.threads, self.fitting)
+        return PlannedTensor(target, shape, type, source, rule, make, read)
 
     def _rule(self, stored: Stored) -> str:
         """The rule for a matrix of floats: ternary already, or float weights of the training."""
@@ -259,13 +298,37 @@ class _Plan:
             name, stored.shape, type, source, "", partial(_table_bytes, name, stored, type, self.choices.threads)
         )
 
-    def norm(
-        self, module: str, target: str, words: tuple[str, ...], offset: float, end: str = "weight"
+    def floats(
+        self,
+        source: str,
+        target: str,
+        shape: tuple[int, ...],
+        change: Change | None = None,
+        file_shape: tuple[int, ...] | None = None,
     ) -> PlannedTensor:
-        source = self.source(module, end)
-        stored = self.stored(source, self.shape(words))
-        name = f"{target}.{end}"
-        return PlannedTensor(name, stored.shape, "F32", source, "", partial(_float_bytes, name, stored, "F32", offset))
+        """A float tensor that is stored as F32.
+
+        :param change: changes all its values
+        :param file_shape: its shape in the file, if it differs
+        """
+        make = partial(_float_bytes, target, self.stored(source, shape), "F32", change)
+        return PlannedTensor(target, file_shape or shape, "F32", source, "", make)
+
+    def added(self, gains: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The gains of a norm as factors."""
+        return gains + np.float32(self.family.norm_offset) if self.family.norm_offset else gains
+
+    def changed(self, each: LayerTensor, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Floats as in the file: norms are factors, decays are -exp(A_log), rounded once, and value heads are reordered."""
+        if each.word.endswith("_norm") and each.word != "ssm_norm":
+            return self.added(values)
+        if each.word == "ssm_a":
+            with np.errstate(over="ignore"):
+                values = (-np.exp(values.astype(np.float64))).astype(np.float32)
+            if not np.isfinite(values).all():
+                raise refused(f"tensor {quote(each.source)} has values whose exponential is no float32")
+        places = tiled_heads(self.sizes.h.net, each.word)
+        return values if places is None else values.reshape(each.shape)[places]
 
     def check_types(self) -> None:
         """Refuse matrices that the type cannot hold, and name the types that can."""
@@ -291,16 +354,12 @@ class _Plan:
 
 def _matrix_bytes(
     name: str,
-    read: Callable[[], TernaryMatrix | FloatMatrix],
-    heads: int | None,
+    read: ReadMatrix,
     type: str,
     threads: int,
     fitting: Callable[[], list[str]],
 ) -> Iterator[bytes]:
-    """Reorder the rows of queries and keys for an architecture that rotates neighbors, if heads are given."""
     matrix = read()
-    if heads is not None:
-        matrix = matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
     scales = matrix.scales.shape
     if scales[1] > 1 or scales[0] > 1:
         group = matrix.shape[1] // scales[1]
@@ -312,10 +371,10 @@ def _matrix_bytes(
     yield from encoded(name, matrix, type, threads)
 
 
-def _float_bytes(name: str, stored: Stored, type: str, offset: float) -> Iterator[bytes]:
-    for part in float_windows(stored):
-        values: NDArray[np.float32] = part + np.float32(offset) if offset else part
-        yield float_words(name, values, type)
+def _float_bytes(name: str, stored: Stored, type: str, change: Change | None) -> Iterator[bytes]:
+    """The words of a tensor that is small: a vector, or the columns of a few heads."""
+    values = np.concatenate([*float_windows(stored)])
+    yield float_words(name, values if change is None else change(values), type)
 
 
 def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator[Any]:

@@ -41,7 +41,7 @@ from i2s_spec.checkpoints.receipt_checks import (
     text_check,
     weight_checks,
 )
-from i2s_spec.checkpoints.reference_import import LINEAR, Witness
+from i2s_spec.checkpoints.reference_import import LINEAR, NET_LINEAR, Witness
 from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, give_name, refuse_taken, unfinished_folder
@@ -295,7 +295,11 @@ def _base_check(file: File, base: Path | None) -> Check:
     with open_file(base) as other:
         for name, tensor in file.tensors.items():
             word = name.removesuffix(".weight").rpartition(".")[2]
-            if word not in LINEAR or name not in other.tensors or other.tensors[name].shape != tensor.shape:
+            if (
+                word not in {**LINEAR, **NET_LINEAR}
+                or name not in other.tensors
+                or other.tensors[name].shape != tensor.shape
+            ):
                 continue
             ours = matrix_of(tensor)
             try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.checkpoints.folder import MOST_TOKENIZER
-from i2s_spec.checkpoints.reference_import import LINEAR, CheckpointForward, Witness, WitnessMatrix
+from i2s_spec.checkpoints.reference_import import NET_FLOATS, CheckpointForward, Witness, WitnessMatrix
 from i2s_spec.checkpoints.token_files import (
     PROBES,
     CannotTellError,
@@ -227,7 +227,9 @@ def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -
         checks.append(concluded("d", tally.codes, detail, facts))
     else:
         checks.append(Check("d", NOT_MADE, "the matrices are stored as floats, which have no codes"))
-    order = "two halves of a head alternate" if tally.permuted else "as in the checkpoint"
+    order = "two halves of a head alternate" if tally.permuted and not witness.qwen35 else "as in the checkpoint"
+    if tally.permuted and witness.qwen35:
+        order += ", and those of value heads in turn for all key heads"
     checks.append(concluded("e", tally.rows, f"the rows of queries and keys are in the order that "
                             f"{witness.architecture} rotates: {order}; no likelihood of a text was measured"))  # fmt: skip
     return checks
@@ -243,10 +245,12 @@ def _bijection(file: File, witness: Witness, expected: dict[str, str]) -> Check:
     for name in sorted(witness.used()):
         module, _, end = name.rpartition(".")
         floats = end == "weight_scale" and not witness.is_packed(module)
+        if name in made:
+            continue
         if module not in made or end not in ("weight", "weight_scale", "bias") or floats:
             problems.append(f"{quote(name)} of the checkpoint is in no tensor of the file")
     for name, module in expected.items():
-        if not (module == "lm_head" or witness.has(module)):
+        if not (module == "lm_head" or witness.has(module) or witness.prefix + module in witness.folder.tensors):
             problems.append(
                 f"the checkpoint has no tensor {quote(f'{witness.prefix}{module}.weight')} for {quote(name)}"
             )
@@ -260,18 +264,21 @@ def _compare(tensor: Tensor, module: str, witness: Witness, tally: _Tally) -> No
     word, _, end = name.rpartition(".")
     word = word.rpartition(".")[2]
     try:
-        if word in LINEAR and end == "weight":
+        if end == "weight" and witness.is_ternary(word, module):
             want = witness.matrix(module)
             found = matrix_of(tensor)
             tally.rules[want.rule] = tally.rules.get(want.rule, 0) + 1
             _compare_matrix(tensor, found, want, word, witness, tally)
             return
-        if end == "bias":
+        whole = name.split(".", 2)[-1]
+        if whole in NET_FLOATS:
+            values = witness.net_floats(whole.partition(".")[0], module)
+        elif end == "bias":
             values = witness.permuted(word, witness.floats(f"{module}.bias"))
         elif "norm" in word:
             values = witness.gains(module)
         else:
-            values = witness.floats(f"{module}.weight")
+            values = witness.permuted(word, witness.floats(f"{module}.weight"))
     except (ValueError, KeyError) as error:
         tally.values.append(f"{quote(name)}: {error}")
         return
@@ -297,9 +304,7 @@ def _compare_matrix(
     tensor: Tensor, found: FileMatrix | None, want: WitnessMatrix, word: str, witness: Witness, tally: _Tally
 ) -> None:
     name = tensor.name
-    trits, scales = witness.permuted(word, want.trits), want.scales
-    if len(scales) > 1:
-        scales = witness.permuted(word, scales)
+    trits, scales, _ = witness.in_file_order(word, want)
     kind = type_name(tensor)
     tally.permuted += trits is not want.trits
     if tensor.shape != trits.shape:
@@ -358,7 +363,9 @@ def _rounded(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
 
 def _convention(witness: Witness, latent: Witness | None) -> tuple[list[str], str]:
     """Whether the floats of the original confirm the convention of `weight_scale` in config.json; and in words."""
-    modules = [f"layers.{layer}.{module}" for layer in range(witness.layers) for module in LINEAR.values()]
+    modules = [
+        f"layers.{layer}.{module}" for layer in range(witness.layers) for module in witness.linear(layer).values()
+    ]
     packed = [each for each in modules if witness.has(each, "weight_scale")]
     if not packed:
         return [], "there is no weight_scale"
@@ -406,7 +413,7 @@ def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Ch
     tensors = {
         f"layers.{layer}.{module}": f"blk.{layer}.{word}"
         for layer in range(witness.layers)
-        for word, module in LINEAR.items()
+        for word, module in witness.linear(layer).items()
     }
     types = {  # runtimes quantize the input of a matrix by its type, and a file can have several types
         module: type_name(tensor)
@@ -424,7 +431,7 @@ def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Ch
             quantized=lambda module: types[module] not in ("F32", "F16", "BF16"),
             table=lambda values: _stored(values, kind),
             scale=lambda module, values: _stored(values, "F16" if _has_half_scales(types[module]) else "F32"),
-            codes=lambda module: result.taps.get(tensors[module] + _CODES),
+            codes=lambda module: witness.own_columns(tensors[module], result.taps.get(tensors[module] + _CODES)),
         )
         hidden = forward.hidden(tokens)
         logits = result.logits is not None
@@ -520,9 +527,15 @@ def keys_check(file: File, witness: Witness) -> Check:
         f"{arch}.attention.value_length": width,
         f"{arch}.attention.layer_norm_rms_epsilon": float(np.float32(config["rms_norm_eps"])),
         f"{arch}.rope.freq_base": float(np.float32(base)),
-        f"{arch}.rope.dimension_count": width,
+        f"{arch}.rope.dimension_count": witness.rotated,
         f"{arch}.vocab_size": config["vocab_size"],
     }
+    if witness.qwen35:
+        keys, values, size = witness.net_heads
+        want |= {
+            f"{arch}.ssm.conv_kernel": config["linear_conv_kernel_dim"], f"{arch}.ssm.state_size": size,
+            f"{arch}.ssm.group_count": keys, f"{arch}.ssm.time_step_rank": values, f"{arch}.ssm.inner_size": values * size,
+        }  # fmt: skip
     if kind in ("linear", "yarn"):
         want |= {f"{arch}.rope.scaling.type": kind, f"{arch}.rope.scaling.factor": float(np.float32(about["factor"]))}
     problems = [
@@ -530,6 +543,18 @@ def keys_check(file: File, witness: Witness) -> Check:
         for key, value in want.items()
         if not _same(found.get(key), value)
     ]
+    if witness.qwen35:
+        nets = found.get(f"{arch}.attention.recurrent_layers")
+        interval = found.get(f"{arch}.full_attention_interval", 4)
+        if nets is None and isinstance(interval, int) and interval > 0:
+            nets = [(layer + 1) % interval > 0 for layer in range(witness.layers)]
+        if nets is None or [bool(each) for each in np.ravel(nets)] != [
+            witness.is_net(layer) for layer in range(witness.layers)
+        ]:
+            problems.append(f"{arch}.full_attention_interval gives other layers with attention than config.json")
+        sections = [*about.get("mrope_section", [11, 11, 10]), 0]
+        if [*np.ravel(found.get(f"{arch}.rope.dimension_sections", ()))] != sections:
+            problems.append(f"{arch}.rope.dimension_sections is not the {sections} of config.json")
     if kind == "llama3" and "rope_freqs.weight" not in file.tensors:
         problems.append("rope_freqs.weight is missing, which rope_type llama3 needs")
     if witness.architecture is None:

@@ -7,6 +7,7 @@ tensors, `CheckpointForward` the logits.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from i2s_spec.codec.quantize import torch_mean
 from i2s_spec.codec.shape import from_bfloat16
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,12 +40,34 @@ LINEAR: Final = {
     "ffn_down": "mlp.down_proj",
 }
 
+#: Those of a gated delta net (Qwen3.5), which take the place of attention in most layers.
+NET_LINEAR: Final = {
+    "attn_qkv": "linear_attn.in_proj_qkv",
+    "attn_gate": "linear_attn.in_proj_z",
+    "ssm_alpha": "linear_attn.in_proj_a",
+    "ssm_beta": "linear_attn.in_proj_b",
+    "ssm_out": "linear_attn.out_proj",
+}
+#: The other tensors of a delta net, by their whole names.
+NET_FLOATS: Final = {
+    "ssm_a": "linear_attn.A_log",
+    "ssm_dt.bias": "linear_attn.dt_bias",
+    "ssm_conv1d.weight": "linear_attn.conv1d.weight",
+    "ssm_norm.weight": "linear_attn.norm.weight",
+}
+
 #: Norms of a layer; of several modules, the first that the checkpoint has counts.
 NORM: Final = {
     "attn_norm": ("input_layernorm",),
     "ffn_norm": ("pre_feedforward_layernorm", "post_attention_layernorm"),
     "attn_sub_norm": ("self_attn.attn_sub_norm", "self_attn.inner_attn_ln"),
     "ffn_sub_norm": ("mlp.ffn_sub_norm", "mlp.ffn_layernorm"),
+    "attn_q_norm": ("self_attn.q_norm",),
+    "attn_k_norm": ("self_attn.k_norm",),
+}
+QWEN35_NORM: Final = {
+    "attn_norm": ("input_layernorm",),
+    "post_attention_norm": ("post_attention_layernorm",),
     "attn_q_norm": ("self_attn.q_norm",),
     "attn_k_norm": ("self_attn.k_norm",),
 }
@@ -61,6 +84,8 @@ ARCHITECTURE: Final = {
     "Qwen3Model": "qwen3",
     "Gemma3TextModel": "gemma3",
     "Gemma3ForCausalLM": "gemma3",
+    "Qwen3_5ForCausalLM": "qwen35",
+    "Qwen3_5ForConditionalGeneration": "qwen35",
 }
 
 
@@ -92,10 +117,12 @@ class Witness:
         self.folder = folder
         self.config = folder.config
         self.rule, self.weight_scale = rule, weight_scale
-        self.prefix = "model." if "model.embed_tokens.weight" in folder.tensors else ""
+        prefixes = ("model.language_model.", "model.")
+        self.prefix = next((each for each in prefixes if f"{each}embed_tokens.weight" in folder.tensors), "")
         names = self.config.get("architectures") or [""]
         self.class_name = str(names[0])
         self.gemma = self.class_name.startswith("Gemma3")
+        self.qwen35 = self.class_name.startswith("Qwen3_5") and "linear_num_value_heads" in self.config
         self.layers = int(self.config["num_hidden_layers"])
 
     @property
@@ -119,6 +146,43 @@ class Witness:
         base = about.get("rope_theta")
         base = self.config.get("rope_theta") if base is None else base
         return about, 10000.0 if base is None else float(base), about.get("rope_type", about.get("type", "default"))
+
+    @cached_property
+    def net_heads(self) -> tuple[int, int, int]:
+        """Key heads and value heads of delta nets, and their width."""
+        names = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim")
+        keys, values, width = (int(self.config[name]) for name in names)
+        return keys, values, width
+
+    def is_net(self, layer: int) -> bool:
+        """Whether a layer has a gated delta net in the place of attention."""
+        if not self.qwen35:
+            return False
+        kinds = self.config.get("layer_types")
+        if kinds is None:
+            return bool((layer + 1) % int(self.config.get("full_attention_interval") or 4))
+        return bool(kinds[layer] == "linear_attention")
+
+    def linear(self, layer: int) -> dict[str, str]:
+        """The matrices of a layer."""
+        if not self.is_net(layer):
+            return LINEAR
+        return {**NET_LINEAR, **{word: module for word, module in LINEAR.items() if module.startswith("mlp.")}}
+
+    def is_ternary(self, word: str, module: str) -> bool:
+        """Whether the model computes with the trits of a matrix; gates stay floats unless they are quantized like all."""
+        if word not in ("ssm_alpha", "ssm_beta"):
+            return word in LINEAR or word in NET_LINEAR
+        online = (self.config.get("quantization_config") or {}).get("quantization_mode") == "online"
+        return online or self.is_packed(self.prefix + module)
+
+    @property
+    def rotated(self) -> int:
+        """How many elements of a head are rotated."""
+        if not self.qwen35:
+            return self.heads[2]
+        share = self.rope[0].get("partial_rotary_factor", self.config.get("partial_rotary_factor"))
+        return int(self.heads[2] * (0.25 if share is None else share))
 
     @property
     def divides(self) -> bool:
@@ -196,7 +260,13 @@ class Witness:
         return absmean(weights)
 
     def permuted(self, word: str, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows of queries and keys in the order of the file: in files of `llama` the two halves of a head alternate."""
+        """Rows in the order of the file: in files of `llama` the two halves of a head of queries or keys alternate, and in
+        those of `qwen35` value heads of all key heads do. `ssm_out` has a column for each row of values."""
+        if self.qwen35:
+            order = self.value_order(word, rows.shape[1 if word == "ssm_out" else 0])
+            if order is not None:
+                rows = rows[:, order] if word == "ssm_out" else rows[order]
+            return rows
         if self.architecture != "llama" or word not in ("attn_q", "attn_k"):
             return rows
         heads = self.heads[0] if word == "attn_q" else self.heads[1]
@@ -207,19 +277,64 @@ class Witness:
         found: NDArray[Any] = rows[order]
         return found
 
+    def value_order(self, word: str, count: int) -> list[int] | None:
+        """The places in the checkpoint of the rows of a tensor of a delta net; None if they are the same in the file.
+
+        :raises ValueError: for another number of rows than config.json gives
+        """
+        if word not in ("attn_qkv", "ssm_conv1d", "attn_gate", "ssm_out", "ssm_alpha", "ssm_beta", "ssm_a", "ssm_dt"):
+            return None
+        keys, values, width = self.net_heads
+        size = width if word in ("attn_qkv", "ssm_conv1d", "attn_gate", "ssm_out") else 1
+        first = 2 * keys * width if word in ("attn_qkv", "ssm_conv1d") else 0
+        if first + values * size != count:
+            raise ValueError(f"{counted(count, 'row')} of value heads, and config.json gives {first + values * size:,}")
+        share = values // keys
+        heads = [key * share + turn for turn in range(share) for key in range(keys)]
+        return [*range(first), *(first + head * size + part for head in heads for part in range(size))]
+
+    def in_file_order(self, word: str, matrix: WitnessMatrix) -> WitnessMatrix:
+        """A matrix as the file has it; a scale that several heads of columns share is repeated for each."""
+        scales, (_, columns) = matrix.scales, matrix.trits.shape
+        if word == "ssm_out" and self.qwen35:
+            if scales.shape[1] > 1:
+                unit = math.gcd(columns // scales.shape[1], self.net_heads[2])
+                scales = self.permuted(word, np.repeat(scales, columns // scales.shape[1], axis=1))[:, ::unit]
+        elif len(scales) > 1:
+            scales = self.permuted(word, scales)
+        return matrix._replace(trits=self.permuted(word, matrix.trits), scales=scales)
+
+    def own_columns(self, tensor: str, codes: NDArray[np.int8] | None) -> NDArray[np.int8] | None:
+        """Codes that a file computes before a matrix, with columns in the order of the checkpoint."""
+        if codes is None or not (self.qwen35 and tensor.endswith(".ssm_out")):
+            return codes
+        order = self.value_order("ssm_out", codes.shape[1])
+        return codes if order is None else codes[:, np.argsort(order)]
+
+    def net_floats(self, word: str, name: str) -> NDArray[np.float32]:
+        """A tensor of a delta net that is no matrix, as the file has it."""
+        values = self.floats(name)
+        if word == "ssm_a":
+            with np.errstate(over="ignore"):
+                values = (np.exp(values.astype(np.float64)) * -1).astype(np.float32)
+        return self.permuted(word, values.reshape(len(values), -1) if values.ndim > 1 else values)
+
     def expected(self) -> dict[str, str]:
-        """The tensors that the file must have: their names, each with its module (without `model.`)."""
+        """The tensors that the file must have: their names, each with its module (without `model.`), or with the whole name
+        of a parameter that is no weight or bias of one."""
         found = {"token_embd.weight": "embed_tokens", "output_norm.weight": "norm"}
         if self.untied:
             found["output.weight"] = "lm_head"
         for layer in range(self.layers):
-            for word, module in LINEAR.items():
+            for word, module in self.linear(layer).items():
                 found[f"blk.{layer}.{word}.weight"] = f"layers.{layer}.{module}"
                 if self.has(f"layers.{layer}.{module}", "bias"):
                     found[f"blk.{layer}.{word}.bias"] = f"layers.{layer}.{module}"
                 if self.has(f"layers.{layer}.{module}.rms_norm"):
                     found[f"blk.{layer}.{word}_norm_in.weight"] = f"layers.{layer}.{module}.rms_norm"
-            for word, modules in NORM.items():
+            if self.is_net(layer):
+                found |= {f"blk.{layer}.{word}": f"layers.{layer}.{name}" for word, name in NET_FLOATS.items()}
+            for word, modules in (QWEN35_NORM if self.qwen35 else NORM).items():
                 module = next((each for each in modules if self.has(f"layers.{layer}.{each}")), "")
                 if module:
                     found[f"blk.{layer}.{word}.weight"] = f"layers.{layer}.{module}"
@@ -240,12 +355,15 @@ class Witness:
     def used(self) -> set[str]:
         """The tensors of the checkpoint that the model uses."""
         derived = ("rotary_emb.inv_freq",)
-        return {name for name in self.folder.tensors if not name.endswith(derived)}
+        unused = ("mtp.", "model.visual.") if self.qwen35 else ()
+        return {name for name in self.folder.tensors if not name.endswith(derived) and not name.startswith(unused)}
 
     def gains(self, module: str) -> NDArray[np.float32]:
-        """The gains of a norm as factors: Gemma stores them minus 1, except for norms inside projections."""
+        """The gains of a norm as factors: Gemma and Qwen3.5 store them minus 1, except for norms inside projections and
+        delta nets."""
         gain = self.floats(f"{module}.weight")
-        return gain + np.float32(1) if self.gemma and not module.endswith(".rms_norm") else gain
+        less = (self.gemma and not module.endswith(".rms_norm")) or (self.qwen35 and "linear_attn" not in module)
+        return gain + np.float32(1) if less else gain
 
 
 def absmean(weights: NDArray[np.float32]) -> WitnessMatrix:
@@ -271,6 +389,8 @@ TIE: Final = 1 / 256
 _ROWS: Final = 8192
 
 _F32 = np.float32
+
+_WORDS: Final = {module: word for word, module in {**LINEAR, **NET_LINEAR}.items()}
 
 
 class CheckpointForward:
@@ -314,7 +434,7 @@ class CheckpointForward:
         for layer in range(w.layers):
             at = f"layers.{layer}"
             a = self._rms(x, f"{at}.input_layernorm")
-            o = self._attention(a, at, cos, sin)
+            o = self._delta_net(a, at) if w.is_net(layer) else self._attention(a, at, cos, sin)
             if w.gemma:
                 x = x + self._rms(o, f"{at}.post_attention_layernorm")
                 b = self._rms(x, f"{at}.pre_feedforward_layernorm")
@@ -342,6 +462,8 @@ class CheckpointForward:
         w = self.witness
         if w.has(f"{module}.rms_norm"):
             x = self._rms(x, f"{module}.rms_norm")
+        if not w.is_ternary(_WORDS.get(module.partition(".")[2].partition(".")[2], ""), module):
+            return x @ w.floats(f"{module}.weight").T
         matrix = w.matrix(module)
         matrix = matrix._replace(scales=self.scale(module, matrix.scales))
         if not self.quantized(module):
@@ -370,6 +492,9 @@ class CheckpointForward:
     def _attention(self, a: Floats, at: str, cos: Floats, sin: Floats) -> Floats:
         w, count = self.witness, len(a)
         q, k, v = (self._linear(a, f"{at}.self_attn.{word}_proj") for word in "qkv")
+        gate = None
+        if w.qwen35:
+            q, gate = np.split(q.reshape(count, self.heads, -1), 2, axis=2)
         q, k, v = (each.reshape(count, -1, self.width) for each in (q, k, v))
         if w.has(f"{at}.self_attn.q_norm"):
             q, k = self._rms(q, f"{at}.self_attn.q_norm"), self._rms(k, f"{at}.self_attn.k_norm")
@@ -381,10 +506,40 @@ class CheckpointForward:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
         o = np.einsum("hqk,khd->qhd", weights, v).reshape(count, -1).astype(np.float32)
+        if gate is not None:
+            o = o * _sigmoid(gate.reshape(count, -1))
         for module in ("attn_sub_norm", "inner_attn_ln"):
             if w.has(f"{at}.self_attn.{module}"):
                 o = self._rms(o, f"{at}.self_attn.{module}")
         return self._linear(o, f"{at}.self_attn.o_proj")
+
+    def _delta_net(self, a: Floats, at: str) -> Floats:
+        """A gated delta net with grouped value heads, token by token."""
+        w, count, at = self.witness, len(a), f"{at}.linear_attn"
+        keys, values, width = w.net_heads
+        mixed, z = self._linear(a, f"{at}.in_proj_qkv"), self._linear(a, f"{at}.in_proj_z")
+        beta = _sigmoid(self._linear(a, f"{at}.in_proj_b"))
+        soft = np.logaddexp(_F32(0), self._linear(a, f"{at}.in_proj_a") + w.floats(f"{at}.dt_bias"))
+        fading = np.exp(-np.exp(w.floats(f"{at}.A_log")) * soft)
+        taps = w.floats(f"{at}.conv1d.weight")[:, 0]
+        padded = np.concatenate([np.zeros((taps.shape[1] - 1, len(taps)), _F32), mixed])
+        windows = np.stack([padded[tap : tap + count] for tap in range(taps.shape[1])])
+        mixed = np.einsum("ktc,ck->tc", windows, taps)
+        mixed = mixed * _sigmoid(mixed)
+        parts = np.split(mixed, [keys * width, 2 * keys * width], axis=1)
+        q, k, v = (each.reshape(count, -1, width) for each in parts)
+        q, k = (
+            np.repeat(x / np.sqrt(np.sum(x * x, axis=2, keepdims=True) + _F32(1e-6)), values // keys, axis=1)
+            for x in (q, k)
+        )
+        state, y = np.zeros((values, width, width), _F32), np.empty_like(v)
+        for t in range(count):
+            state = state * fading[t][:, None, None]
+            change = (v[t] - np.einsum("hd,hde->he", k[t], state)) * beta[t][:, None]
+            state = state + k[t][:, :, None] * change[:, None, :]
+            y[t] = np.einsum("hd,hde->he", q[t], state) / _F32(np.sqrt(width))
+        z = z.reshape(count, values, width)
+        return self._linear((self._rms(y, f"{at}.norm") * z * _sigmoid(z)).reshape(count, -1), f"{at}.out_proj")
 
     def _mlp(self, b: Floats, at: str) -> Floats:
         gate, up = self._linear(b, f"{at}.mlp.gate_proj"), self._linear(b, f"{at}.mlp.up_proj")
@@ -407,9 +562,9 @@ class CheckpointForward:
         raise SettingError(f"the activation {quote(str(kind))} cannot be computed here")
 
     def _angles(self, count: int) -> tuple[Floats, Floats]:
-        """Cosines and sines by position, float32 [tokens, width of a head]; both halves are equal."""
-        about, base, kind = self.witness.rope
-        inverse = 1.0 / base ** (np.arange(0, self.width, 2, dtype=np.float64) / self.width)
+        """Cosines and sines by position, float32 [tokens, rotated elements of a head]; both halves are equal."""
+        (about, base, kind), width = self.witness.rope, self.witness.rotated
+        inverse = 1.0 / base ** (np.arange(0, width, 2, dtype=np.float64) / width)
         if kind == "linear":
             inverse = inverse / float(about["factor"])
         elif kind == "llama3":
@@ -431,7 +586,14 @@ def _llama3(inverse: NDArray[np.float64], about: Mapping[str, Any]) -> NDArray[n
 
 
 def _rotated(x: Floats, cos: Floats, sin: Floats) -> Floats:
-    """Each head rotated by its position: its first half with its second."""
-    half = x.shape[-1] // 2
+    """Each head rotated by its position: the first half of what is rotated with the second; the rest stays."""
+    width = cos.shape[-1]
+    x, rest, half = x[..., :width], x[..., width:], width // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
-    return (x * cos[:, None, :] + turned * sin[:, None, :]).astype(np.float32)
+    found = x * cos[:, None, :] + turned * sin[:, None, :]
+    return np.concatenate([found, rest], axis=-1).astype(np.float32)
+
+
+def _sigmoid(x: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return (_F32(1) / (_F32(1) + np.exp(-x))).astype(np.float32)

@@ -14,6 +14,7 @@ kept as floats, which are converted to trits when they are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -75,6 +76,16 @@ class TernaryMatrix(NamedTuple):
         scales = order(self.scales) if self.scales.shape[0] > 1 else self.scales
         return self._replace(trits=np.ascontiguousarray(order(self.trits)), scales=scales)
 
+    def in_columns(self, places: NDArray[np.intp], width: int) -> TernaryMatrix:
+        """The matrix with its columns in another order, which moves heads of `width` columns; groups that hold parts of
+        several heads become several groups of the same scale."""
+        scales = self.scales
+        if scales.shape[1] > 1:
+            group = self.shape[1] // scales.shape[1]
+            unit = math.gcd(group, width)
+            scales = np.repeat(scales, group // unit, axis=1)[:, places[::unit] // unit]
+        return self._replace(trits=np.ascontiguousarray(self.trits[:, places]), scales=scales)
+
 
 class FloatMatrix(NamedTuple):
     """A matrix of floats with one scale, whose trits are made on demand.
@@ -113,6 +124,11 @@ class FloatMatrix(NamedTuple):
     def in_rows(self, order: Callable[[NDArray[Any]], NDArray[Any]]) -> FloatMatrix:
         """The matrix with its rows in another order."""
         return self._replace(words=np.ascontiguousarray(order(self.words)))
+
+    def in_columns(self, places: NDArray[np.intp], width: int) -> FloatMatrix:
+        """The matrix with its columns in another order."""
+        words = self.words.reshape(*self.shape, -1)[:, places]
+        return self._replace(words=words.reshape(self.words.shape))
 
 
 class ReusedMemory:

@@ -53,6 +53,7 @@ from i2s_spec.safetensors.names import (
     added_gain,
     checkpoint_names,
     heads_that_move,
+    tiled_places,
     to_checkpoint_rows,
     to_gguf_rows,
 )
@@ -168,6 +169,10 @@ class ReferenceWeights:
         gain, read = np.float32(added_gain(file, tensor.name)), rows.read
         if gain:
             rows = rows._replace(read=lambda start, stop: read(start, stop) + gain)
+        if tensor.name.endswith(".ssm_a"):
+            rows = rows._replace(read=lambda start, stop: _decays(read(start, stop)))
+        if (places := tiled_places(file, tensor)) is not None:
+            return _placed(rows, places, tensor.name)
         heads = _heads(file, tensor.name) if len(tensor.shape) == 2 else None
         return rows if heads is None else moved_rows(rows, heads)
 
@@ -185,9 +190,14 @@ class ReferenceWeights:
             raise ValueError(f"the reference has no tensor {quote(name or tensor.name)}")
         heads = _heads(file, tensor.name) if name is None and stored.name != tensor.name else None
         known = self._of_stored(stored)
-        if heads is None:
+        places = tiled_places(file, tensor) if name is None and stored.name != tensor.name else None
+        if places is not None:
+            rows = _placed(flat_rows(known.shape, known.unit, known.trits, 0.0), places, tensor.name)
+            moved = rows.read(0, rows.rows).reshape(-1)
+        elif heads is not None:
+            moved = to_gguf_rows(known.whole(), heads).reshape(-1)
+        else:
             return known
-        moved = to_gguf_rows(known.whole(), heads).reshape(-1)
         return known._replace(unit=1, trits=lambda start, stop: moved[start:stop])
 
     def _stored(self, name: str) -> Stored:
@@ -273,6 +283,30 @@ def _heads(file: File, name: str) -> int | None:
     if declared is None or declared.rope != "norm":
         return None
     return heads_that_move(file, name)
+
+
+def _decays(logarithms: NDArray[np.float32]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return (-np.exp(logarithms.astype(np.float64))).astype(np.float32)
+
+
+def _placed(rows: Rows, places: NDArray[np.intp], name: str) -> Rows:
+    """Rows of a checkpoint, for `ssm_out` its columns, in the order of a file with delta nets.
+
+    :raises ValueError: if the checkpoint has another number of them
+    """
+    columns = name.endswith(".ssm_out.weight")
+    if len(places) != (rows.cols if columns else rows.rows):
+        raise ValueError("it has another shape there")
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        if columns or start == stop:
+            return rows.read(start, stop)[:, places if columns else slice(None)]
+        some = places[start:stop]
+        runs = np.split(some, np.flatnonzero(np.diff(some) != 1) + 1)
+        return np.concatenate([rows.read(int(run[0]), int(run[-1]) + 1) for run in runs])
+
+    return rows._replace(read=read, swapped=None)
 
 
 def moved_rows(rows: Rows, heads: int) -> Rows:

@@ -16,14 +16,14 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.schema.architectures import declared_architecture
+from i2s_spec.schema.architectures import DeltaNet, declared_architecture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from i2s_spec.gguf.reader import File
+    from i2s_spec.gguf.reader import File, Tensor
 
 #: Names inside a layer; if two names have the same meaning, the first one is written.
 LAYER: Final = {
@@ -53,11 +53,29 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
     "ffn_norm": ("pre_feedforward_layernorm", "post_attention_layernorm"),
     "post_attention_norm": ("post_attention_layernorm",),
     "post_ffw_norm": ("post_feedforward_layernorm",),
+    "attn_qkv": ("linear_attn.in_proj_qkv",),
+    "attn_gate": ("linear_attn.in_proj_z",),
+    "ssm_alpha": ("linear_attn.in_proj_a",),
+    "ssm_beta": ("linear_attn.in_proj_b",),
+    "ssm_conv1d": ("linear_attn.conv1d",),
+    "ssm_norm": ("linear_attn.norm",),
+    "ssm_out": ("linear_attn.out_proj",),
     **{f"{gguf}_norm_in": (f"{name}.rms_norm",) for name, gguf in LAYER.items() if name.endswith("_proj")},
 }
 
+#: Parameters of delta nets that are no module's.
+_PARAMETERS: Final = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
+
 #: Architectures whose checkpoints store the gains of norms less 1; norms inside projections are stored as they are.
-_GAINS_LESS_1: Final = frozenset({"gemma3"})
+_GAINS_LESS_1: Final = frozenset({"gemma3", "qwen35"})
+
+#: Tensors of delta nets that have rows or columns of value heads: whether as many as a head is wide, or one.
+_OF_NETS: Final = {
+    "attn_qkv": True, "ssm_conv1d": True, "attn_gate": True, "ssm_out": True, "ssm_alpha": False, "ssm_beta": False,
+    "ssm_a": False, "ssm_dt.bias": False,
+}  # fmt: skip
+#: Those that have rows of queries and keys before them.
+_MIXED: Final = ("attn_qkv", "ssm_conv1d")
 
 _TO_LAYER: Final = {gguf: name for name, gguf in reversed(LAYER.items())}
 _TO_WHOLE: Final = {gguf: name for name, gguf in WHOLE.items()}
@@ -87,8 +105,10 @@ def module_name(tensor: str) -> str | None:
 
 
 def checkpoint_names(tensor: str) -> list[str]:
-    """The names that a tensor of a GGUF file may have in a checkpoint, with the prefix `model.` and without; the first
-    one that there is counts."""
+    """The names that a tensor of a GGUF file may have in a checkpoint, with the prefixes `model.language_model.` and
+    `model.` and without; the first one that there is counts."""
+    if (match := _GGUF_NAME.fullmatch(tensor)) and match[2] in _PARAMETERS:
+        return _prefixed(f"model.layers.{match[1]}.{_PARAMETERS[match[2]]}")
     module, _, end = tensor.rpartition(".")
     if end not in ("weight", "bias"):
         return []
@@ -97,14 +117,42 @@ def checkpoint_names(tensor: str) -> list[str]:
     usual = module_name(f"{module}.weight")
     if usual is not None and usual not in modules:
         modules.append(usual)
-    return [f"{name}.{end}" for each in modules for name in (each, each.removeprefix("model."))]
+    return [name for each in modules for name in _prefixed(f"{each}.{end}")]
+
+
+def _prefixed(name: str) -> list[str]:
+    inner = name.removeprefix("model.")
+    return [name, inner] if inner == name else [f"model.language_model.{inner}", name, inner]
 
 
 def added_gain(file: File, tensor: str) -> float:
     """What is added to a tensor's values in a checkpoint to give those of a GGUF file: 1 to the gains of Gemma."""
     module = tensor.removesuffix(".weight")
     less = file.metadata.get("general.architecture") in _GAINS_LESS_1
-    return 1.0 if less and module.endswith("_norm") else 0.0
+    return 1.0 if less and module.endswith("_norm") and not module.endswith(".ssm_norm") else 0.0
+
+
+def tiled_places(file: File, tensor: Tensor) -> NDArray[Any] | None:
+    """`tiled_heads` for a tensor of a file, by its keys.
+
+    :raises ValueError: for keys that do not fit the tensor
+    """
+    match = _GGUF_NAME.fullmatch(tensor.name)
+    word = match[2].removesuffix(".weight") if match else ""
+    declared = declared_architecture(file.metadata.get("general.architecture"), file.metadata)
+    if declared is None or not declared.delta_nets or word not in _OF_NETS:
+        return None
+    names = ("state_size", "group_count", "time_step_rank")
+    counts: list[Any] = [file.metadata.get(f"{declared.prefix}.ssm.{name}") for name in names]
+    width, keys, values = (each if isinstance(each, int) and each > 0 else 0 for each in counts)
+    size = (width if _OF_NETS[word] else 1) * values + (2 * keys * width if word in _MIXED else 0)
+    if (
+        not (width and keys and values)
+        or values % keys
+        or tensor.shape[-1 if word == "ssm_out" else 0 :][:1] != (size,)
+    ):
+        raise ValueError(f"the keys {declared.prefix}.ssm.* do not give the shape of {quote(tensor.name)}")
+    return tiled_heads(DeltaNet((), 0, width, keys, values), word)
 
 
 def heads_that_move(file: File, tensor: str) -> int | None:
@@ -125,6 +173,25 @@ def heads_that_move(file: File, tensor: str) -> int | None:
     if not isinstance(count, int) or count < 1:
         raise ValueError(f"{architecture}.attention.{key} does not give the number of heads")
     return count
+
+
+def tiled_heads(net: DeltaNet, word: str) -> NDArray[Any] | None:
+    """For each row of a tensor of a delta net in a GGUF file (for `ssm_out` each column), its place in the checkpoint; None
+    if all have their own place.
+
+    Value heads of a checkpoint are grouped, and those of a file tiled: with G key heads, head r*G + g of the file is head
+    g*(H/G) + r of the checkpoint (clause 4.8).
+
+    :param word: the middle of the tensor's name, such as `attn_qkv`
+    """
+    import numpy as np
+
+    if word not in _OF_NETS or net.value_heads == net.key_heads:
+        return None
+    width = net.width if _OF_NETS[word] else 1
+    heads = np.arange(net.value_heads * width).reshape(net.key_heads, -1, width).swapaxes(0, 1).reshape(-1)
+    first = 2 * net.keys if word in _MIXED else 0
+    return np.concatenate([np.arange(first), first + heads])
 
 
 def to_gguf_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:

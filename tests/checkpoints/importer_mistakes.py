@@ -16,6 +16,7 @@ from tiny_checkpoints import (
     llama3,
     one_bit_llm,
     packed_2b4t,
+    qwen35,
     weight_only,
 )
 
@@ -117,7 +118,7 @@ def _floats(change: Callable[[str, np.ndarray], np.ndarray]) -> Patch:
         words = plan.float_words
         monkeypatch.setattr(plan, "float_words", lambda name, values, type: words(name, change(name, values), type))
         slow = plan._float_bytes
-        monkeypatch.setattr(plan, "_table_bytes", lambda name, stored, type, _: slow(name, stored, type, 0.0))
+        monkeypatch.setattr(plan, "_table_bytes", lambda name, stored, type, _: slow(name, stored, type, None))
 
     return patch
 
@@ -180,6 +181,11 @@ def _kv_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows permuted as if there were as many heads as keys have."""
     permuted = plan.to_gguf_rows
     monkeypatch.setattr(plan, "to_gguf_rows", lambda matrix, heads: permuted(matrix, 2))
+
+
+def _grouped_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Value heads in the order of the checkpoint."""
+    monkeypatch.setattr(plan, "tiled_heads", lambda net, word: None)
 
 
 def _shifted(key: str) -> Callable[[dict[str, Any]], None]:
@@ -264,6 +270,14 @@ MISTAKES: dict[str, tuple[Callable[[], Tiny], str, Patch, str]] = {
         lambda name, values: values * np.float32(128**0.5) if name == "token_embd.weight" else values), "b"),
     "embedding off by a row": (packed_2b4t, "I2_S", _floats(_rows_shifted), "b"),
     "embedding rounded towards 0": (_wide_table, "I2_S", _floats(_towards_zero), "b"),
+    "value heads left grouped": (qwen35, "I2_S", _grouped_heads, "b"),
+    "share and decay exchanged": (qwen35, "I2_S", _family(layer=_exchanged("ssm_alpha", "ssm_beta")), "b"),
+    "decays as logarithms": (qwen35, "I2_S", _floats(
+        lambda name, values: np.log(-values) if name.endswith("ssm_a") else values), "b"),
+    "convolution in reverse": (qwen35, "I2_S", _floats(
+        lambda name, values: values[:, :, ::-1] if name.endswith("ssm_conv1d.weight") else values), "b"),
+    "heads rotated wholly": (qwen35, "I2_S", _sizes(rope_dims=lambda _: 32), "k"),
+    "sections of another model": (qwen35, "I2_S", _sizes(rope=lambda r: r._replace(sections=(11, 11, 10))), "k"),
     "layers in reverse": (packed_2b4t, "I2_S", _plan(
         lambda tensors: _relabelled(tensors, "blk.0.ffn_down.weight", "blk.1.ffn_down.weight")), "b"),
     "a norm left out": (packed_2b4t, "I2_S", _plan(lambda tensors: tensors[:-1]), "a"),

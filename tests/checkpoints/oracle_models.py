@@ -18,7 +18,7 @@ from unittest.mock import MagicMock
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_checkpoints import PROJECTIONS, piece_model, piece_tokenizer, text_files
+from tiny_checkpoints import piece_model, piece_tokenizer, text_files
 from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights
 
 SIZES: dict[str, Any] = {
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     :param linear: `online`, `packed`, `ternary`, `groups`: what its projections are
     :param pre: the pre-tokenizer; empty for pieces
     :param to: the type that it is imported as
-    :param form: that its file is exported in
+    :param form: that its file is exported in; empty if it is not
     :param rounds: whether activations are quantized in front of that type, and not in the checkpoint
     :param make: writes the folder of a model, where `save_pretrained` does not; gives what computes its logits
     """
@@ -67,6 +67,16 @@ def _online(mode: str = "online", **more: Any) -> dict[str, Any]:
 
 _LLAMA = {"hidden_act": "silu", "tie_word_embeddings": False}
 _QWEN = {"hidden_act": "silu", "tie_word_embeddings": True}
+_QWEN35 = {
+    **_LLAMA, "head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 8, "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32, "num_hidden_layers": 3,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": [2, 1, 1],
+        "mrope_interleaved": True,
+    },
+}  # fmt: skip
+_VISION = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 128}
 _DIVIDED = {"quant_method": "bitnet", "modules_to_not_convert": ["lm_head"]}
 
 
@@ -74,6 +84,7 @@ def kinds() -> dict[str, Kind]:
     """Every kind, by a name."""
     bitnet, llama = ("BitNetForCausalLM", "BitNetConfig"), ("LlamaForCausalLM", "LlamaConfig")
     qwen3 = ("Qwen3ForCausalLM", "Qwen3Config", {**_QWEN, "head_dim": 64})
+    qwen35 = ("ternary-qwen35", "Qwen3_5ForCausalLM", "Qwen3_5TextConfig", _QWEN35)
     falcon_e = ("falcon-e", *llama, _LLAMA)
     relu2 = {"hidden_act": "relu2", "tie_word_embeddings": True}
     normed = _online(use_rms_norm=True, rms_norm_eps=1e-5)
@@ -104,6 +115,17 @@ def kinds() -> dict[str, Kind]:
         "Qwen2, ternary": Kind(
             "ternary-qwen2", "Qwen2ForCausalLM", "Qwen2Config", _QWEN, "ternary", "qwen2", to="F32", form="F32"
         ),
+        "Qwen3.5, ternary": Kind(*qwen35, "ternary", "qwen35", to="F32", form=""),
+        "Qwen3.5, groups": Kind(
+            *qwen35[:3], {**_QWEN35, "linear_key_head_dim": 128, "linear_value_head_dim": 128}, "groups", "qwen35",
+            to="Q2_0", form="", rounds=True,
+        ),
+        "Qwen3.5, multimodal": Kind(
+            qwen35[0], "Qwen3_5ForConditionalGeneration", "Qwen3_5Config", _QWEN35, "ternary", "qwen35", to="F32", form="",
+            seeds=1,
+        ),
+        "Qwen3.5, packed": Kind(*qwen35, "packed", "qwen35", form="", quantization=_DIVIDED),
+        "Qwen3.5, online": Kind(*qwen35, "online", "qwen35", form="", quantization=_online()),
         "BitNet embedding, Qwen3": Kind(
             "bitnet-embedding-qwen3", "Qwen3Model", *qwen3[1:], "normed", "qwen2", quantization=normed, embedding=True
         ),
@@ -122,13 +144,16 @@ def random_model(kind: Kind, seed: int) -> Any:
     """A model of transformers with random weights, of values that float16 and bfloat16 hold."""
     torch.manual_seed(seed)
     marks = {"bos_token_id": kind.vocab - 3, "eos_token_id": kind.vocab - 2, **kind.more}
-    config = getattr(transformers, kind.config)(
-        **{**SIZES, "vocab_size": kind.vocab, **marks}, attn_implementation="eager"
-    )
+    sizes: dict[str, Any] = {**SIZES, "vocab_size": kind.vocab, **marks}
+    sizes = {"text_config": sizes, "vision_config": _VISION} if kind.config == "Qwen3_5Config" else sizes
+    config = getattr(transformers, kind.config)(**sizes, attn_implementation="eager")
     model = getattr(transformers, kind.model)(config).float().eval()
     with torch.no_grad():
-        for layer in getattr(model, "model", model).layers:
-            for module in PROJECTIONS:
+        body = getattr(model, "model", model)
+        for layer in getattr(body, "language_model", body).layers:
+            gates = () if kind.linear in ("online", "packed") else ("in_proj_a", "in_proj_b")
+            linear = [name for name, each in layer.named_modules() if type(each) is torch.nn.Linear]
+            for module in (name for name in linear if not name.endswith(gates)):
                 layer.set_submodule(module, _linear(layer.get_submodule(module), kind.linear))
         for name, values in model.named_parameters():
             if name.endswith("norm.weight"):

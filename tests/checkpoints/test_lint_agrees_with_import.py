@@ -21,6 +21,7 @@ from i2s_spec.testing.malformed.situations import SITUATIONS, Situation
 
 INDEX = "model.safetensors.index.json"
 ADAPTER = {"peft_type": "LORA", "r": 8, "base_model_name_or_path": "org/base", "target_modules": ["q_proj"]}
+NET = "model.layers.0.linear_attn"
 GATE = "model.layers.1.mlp.gate_proj.weight"
 
 
@@ -140,6 +141,22 @@ def without(name: str) -> Callable[[Tiny], object]:
     return lambda tiny: tiny.files.pop(name)
 
 
+def qwen35(change: Callable[[Tiny], object]) -> Callable[[Path], object]:
+    return edited(change, TINY["qwen35"][1])
+
+
+def qwen35_config() -> dict[str, Any]:
+    return {key: value for key, value in TINY["qwen35"][1]().config.items() if key.startswith("linear_")}
+
+
+def shaped(name: str, *shape: int) -> Callable[[Tiny], object]:
+    return lambda tiny: tiny.tensors.update({name: ("F32", np.ones(shape, "<f4"))})
+
+
+def rotation(**values: object) -> Callable[[Tiny], object]:
+    return lambda tiny: tiny.config["rope_parameters"].update(values)
+
+
 def text(name: str, content: str) -> Callable[[Tiny], object]:
     return lambda tiny: tiny.files.update({name: content})
 
@@ -176,6 +193,33 @@ MORE: dict[str, tuple[Callable[[Path], object], bool, str]] = {
     "a head beside a tied embedding": (
         edited(lambda tiny: tiny.tensors.update({"lm_head.weight": tiny.tensors["model.embed_tokens.weight"]})), True, ""),
     "zeros": (edited(lambda tiny: tiny.tensors[GATE][1].__imul__(0), plain_llama), False, "nothing but zeros"),
+    "net without its decays": (qwen35(lambda tiny: tiny.tensors.pop(f"{NET}.A_log")), False, f"{NET}.A_log"),
+    "net without its gate": (qwen35(lambda tiny: tiny.tensors.pop(f"{NET}.in_proj_a.weight")), False, f"{NET}.in_proj_a"),
+    "net of another shape": (qwen35(shaped(f"{NET}.conv1d.weight", 256, 4)), False, f"{NET}.conv1d.weight"),
+    "net in a layer of attention": (
+        qwen35(shaped(f"{NET.replace('0', '1')}.dt_bias", 4)), False, f"{NET.replace('0', '1')}.dt_bias"),
+    "attention in place of a net": (
+        qwen35(lambda tiny: tiny.config.update(layer_types=["full_attention"] * 2)), False, f"{NET}.A_log"),
+    "layers of another kind": (
+        qwen35(lambda tiny: tiny.config.update(layer_types=["sliding_attention"] * 2)), False, "layer_types"),
+    "layer types are a word": (qwen35(lambda tiny: tiny.config.update(layer_types="full_attention")), False, "layer_types"),
+    "layers by an interval": (
+        qwen35(lambda tiny: tiny.config.update(layer_types=None, full_attention_interval=2)), True, ""),
+    "heads of two widths": (qwen35(lambda tiny: tiny.config.update(linear_key_head_dim=64)), False, "linear_key_head_dim"),
+    "value heads in part": (qwen35(lambda tiny: tiny.config.update(linear_num_key_heads=3)), False, "not a multiple"),
+    "no width of heads": (qwen35(lambda tiny: tiny.config.pop("linear_key_head_dim")), False, "linear_key_head_dim"),
+    "no sizes of nets": (qwen35(lambda tiny: tiny.config.pop("linear_num_value_heads")), False, ""),
+    "sizes of nets in another model": (
+        edited(lambda tiny: tiny.config.update(qwen35_config(), layer_types=["full_attention"] * 2)), False, "delta nets"),
+    "attention without a gate": (qwen35(lambda tiny: tiny.config.update(attn_output_gate=False)), False, "output_gate"),
+    "no share of rotation": (qwen35(rotation(partial_rotary_factor=0)), False, "partial_rotary_factor"),
+    "half a pair": (qwen35(rotation(partial_rotary_factor=0.1)), False, "must be pairs"),
+    "sections that leave a pair": (qwen35(rotation(mrope_section=[4, 0, 0])), False, "mrope_section"),
+    "sections are text": (qwen35(rotation(mrope_section="211")), False, "mrope_section"),
+    "huge decays": (qwen35(lambda tiny: tiny.tensors[f"{NET}.A_log"][1].fill(99)), False, "exponential"),
+    "drafting layers": (qwen35(shaped("mtp.fc.weight", 128, 256)), True, ""),
+    "floats in a net": (
+        qwen35(lambda tiny: tiny.tensors[f"{NET}.out_proj.weight"][1].__setitem__((slice(None), 0), 0.1)), False, "ternary"),
     "kinds of matrices": (edited(one_ternary, TINY["1bitllm"][1]), False, "different rules"),
 }  # fmt: skip
 

@@ -89,13 +89,16 @@ def test_logits_survive_import_and_export(name: str, tmp_path: Path) -> None:
         assert result.recognized.family.name == kind.family
         assert failed(make_receipt(folder, path, only="abcdfgk")) == []
 
+        apart = distance(computed_here(path, folder, kind), wanted)
+        assert apart < NEAR
+        imported += kind.rounds or apart <= SAME
+        if not kind.form:
+            exported += 1
+            continue
         export_checkpoint(path, again, form=kind.form)
-        apart = (
-            distance(computed_here(path, folder, kind), wanted),
-            distance(computed(loaded(again, kind), kind), wanted),
-        )
-        assert max(apart) < NEAR
-        imported, exported = imported + (kind.rounds or apart[0] <= SAME), exported + (apart[1] <= SAME)
+        apart = distance(computed(loaded(again, kind), kind), wanted)
+        assert apart < NEAR
+        exported += apart <= SAME
         if seed == 0 and kind.pre:
             tokenizer = transformers.AutoTokenizer.from_pretrained(again)
             ours = i2s.load_tokenizer(path).encode("The weights are ternary.")

@@ -34,7 +34,10 @@ def test_mistakes_are_caught(
 
 def test_logits_catch_what_weights_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mistakes of tables and orders fail check g as well, which shares nothing with the importer."""
-    for name in ("gate and up exchanged", "queries not permuted", "reciprocal scale", "Gemma's norms without the 1"):
+    for name in (
+        "gate and up exchanged", "queries not permuted", "reciprocal scale", "Gemma's norms without the 1",
+        "value heads left grouped", "convolution in reverse",
+    ):  # fmt: skip
         make, to, patch, _ = MISTAKES[name]
         folder, path = make().write(tmp_path / name), tmp_path / f"{name}.gguf"
         with monkeypatch.context() as patched:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from peers.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
-from tiny_checkpoints import SIZES, Maker, Tiny, bonsai, falcon_e, llama3, plain_llama
+from tiny_checkpoints import SIZES, Maker, Tiny, bonsai, falcon_e, llama3, plain_llama, qwen35
 
 import i2s_spec as i2s
 from i2s_spec.checkpoints import plan
@@ -52,6 +52,8 @@ IMPORTED = {
     "llama, ternary floats, F16": (plain_llama, "F16"),
     "qwen3, groups, Q2_0": (bonsai, "Q2_0"),
     "qwen3, groups, F16": (bonsai, "F16"),
+    "qwen35, ternary floats, Q2_0": (qwen35, "Q2_0"),
+    "qwen35, ternary floats, F16": (qwen35, "F16"),
 }
 
 

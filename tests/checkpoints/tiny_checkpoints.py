@@ -341,6 +341,34 @@ def weight_only(seed: int = 11) -> Tiny:
     return Tiny(config, tensors, text_files("qwen2", SIZES["vocab"], bos=False, pads=4))
 
 
+def qwen35(seed: int = 12, kind: str = "ternary") -> Tiny:
+    """A delta net with two value heads to each key head, and a layer with attention."""
+    config = config_of(
+        "Qwen3_5ForCausalLM", "qwen3_5_text", "silu", tie_word_embeddings=False, head_dim=32, linear_conv_kernel_dim=4,
+        linear_key_head_dim=32, linear_value_head_dim=32, linear_num_key_heads=2, linear_num_value_heads=4,
+        layer_types=["linear_attention", "full_attention"],
+        rope_parameters={
+            "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": [2, 1, 1],
+        },
+    )  # fmt: skip
+    maker = Maker(seed, "F16", SIZES)
+    tensors = maker.model(kind, NORMS, tied=False, centre=0.0)
+    tensors = {name: each for name, each in tensors.items() if not name.startswith("model.layers.0.self_attn")}
+    maker.tensors = tensors
+    maker.matrix("model.layers.1.self_attn.q_proj", (256, 128), kind)
+    for word in "qk":
+        maker.norm(f"model.layers.1.self_attn.{word}_norm.weight", 32, 0.0)
+    net = "model.layers.0.linear_attn"
+    for module, shape in (("in_proj_qkv", (256, 128)), ("in_proj_z", (128, 128)), ("out_proj", (128, 128))):
+        maker.matrix(f"{net}.{module}", shape, kind)
+    for module in ("in_proj_a", "in_proj_b"):
+        maker.matrix(f"{net}.{module}", (4, 128), "latent" if kind == "ternary" else kind)
+    for name, shape in (("conv1d.weight", (256, 1, 4)), ("A_log", (4,)), ("dt_bias", (4,))):
+        maker.add(f"{net}.{name}", maker.random.standard_normal(shape).astype(np.float32))
+    maker.norm(f"{net}.norm.weight", 32)
+    return Tiny(config, tensors, text_files("qwen35", SIZES["vocab"], bos=False, pads=4))
+
+
 #: Small checkpoints with the name of the family that must be detected.
 TINY: dict[str, tuple[str, Callable[[], Tiny]]] = {
     "2b4t-packed": ("bitnet-2b4t", packed_2b4t),
@@ -356,6 +384,7 @@ TINY: dict[str, tuple[str, Callable[[], Tiny]]] = {
     "embedding-gemma3": ("bitnet-embedding-gemma3", embedding_gemma3),
     "bonsai": ("ternary-qwen3", bonsai),
     "weight-only": ("ternary-qwen2", weight_only),
+    "qwen35": ("ternary-qwen35", qwen35),
 }
 
 #: The import type of checkpoints that I2_S cannot hold.
