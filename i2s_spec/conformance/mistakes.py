@@ -36,8 +36,15 @@ NOT_IN_MODELS: Final = {
         "no prompt of the suite is longer than a window",
     ),
     **dict.fromkeys(
-        ("convolution-forgets", "attention-gate-missing", "states-not-corrected", "net-gate-missing", "value-heads-grouped",
-         "states-grow", "net-norms-missing"),
+        (
+            "convolution-forgets",
+            "attention-gate-missing",
+            "states-not-corrected",
+            "net-gate-missing",
+            "value-heads-grouped",
+            "states-grow",
+            "net-norms-missing",
+        ),
         "no model of the suite has delta nets or gated attention",
     ),
     "table-read-as-halves": "no model of the suite has an embedding table of F32 or BF16",

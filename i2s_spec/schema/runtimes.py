@@ -391,7 +391,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "ik_llama.cpp", "ik_llama.cpp, August 2026", "engine", "8337e4c",
         _FORK_CONTAINER._replace(unknown_type="crash", retired_type="crash"),
         _COMMON | {36, 39, 41, 134, 135}, _IK, "converts",
-        ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
+        ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3", "qwen35"), (),
         (("every machine, once converted", "interleave-128"),), unused_code="+2", pre="takes the default and warns",
         loader=_loader(_MISSING), vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
         required=(("gemma3", "gemma3.attention.sliding_window",

@@ -12,6 +12,7 @@ import sys
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -433,7 +434,7 @@ def test_lack_of_memory_is_not_reported_as_a_bug(
 ) -> None:
     module = import_module("i2s_spec.compare.hash")  # the package has a function of this name
 
-    def short(*rest: object) -> None:
+    def short(*rest: object, **options: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(module, "hash", short)

@@ -64,7 +64,7 @@ MODELS: Final[dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
     "qwen3-lm": ("qwen3-lm", {**WIDE, "heads_kv": 4, "head_dim": 128, "type": "Q2_0"}, {}),
     "gemma2 windows": ("gemma2", {"context": 8192}, {"gemma2.attention.sliding_window": Value("u32", 700)}),
     "cohere2 windows": ("cohere2", {"context": 8192}, {"cohere2.attention.sliding_window": Value("u32", 100)}),
-    "qwen35": ("qwen35", {"context": 8192, "layers": 40}, {}),
+    "qwen35": ("qwen35", {"context": 8192, "layers": 40, "type": "F16"}, {}),
     "mamba2": ("mamba2", {"context": 8192, "layers": 20}, {}),
 }
 
