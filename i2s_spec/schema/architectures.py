@@ -401,7 +401,7 @@ def resembles(name: str, others: Iterable[str] = ()) -> str | None:
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 
-class DeltaNet(NamedTuple):
+class DeltaNet:
     """The sizes of gated delta nets, and the layers that have one.
 
     :param layers: of each layer, whether it has one
@@ -411,11 +411,20 @@ class DeltaNet(NamedTuple):
     :param value_heads: heads of values, each with a state; a multiple of `key_heads`
     """
 
-    layers: tuple[bool, ...]
-    kernel: int
-    width: int
-    key_heads: int
-    value_heads: int
+    __slots__ = ("kernel", "key_heads", "layers", "value_heads", "width")
+
+    def __init__(self, layers: tuple[bool, ...], kernel: int, width: int, key_heads: int, value_heads: int) -> None:
+        self.layers, self.kernel, self.width = layers, kernel, width
+        self.key_heads, self.value_heads = key_heads, value_heads
+
+    def _sizes(self) -> tuple[Any, ...]:
+        return self.layers, self.kernel, self.width, self.key_heads, self.value_heads
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeltaNet) and self._sizes() == other._sizes()
+
+    def __hash__(self) -> int:
+        return hash(self._sizes())
 
     @property
     def keys(self) -> int:

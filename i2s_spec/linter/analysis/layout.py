@@ -8,7 +8,7 @@ canonical map is assumed, and the work is repeated if the codes show another one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import FormatError
 from i2s_spec.linter.analysis.architecture_view import architecture_view
@@ -31,10 +31,11 @@ _READ: Final = 1 << 22
 _COLUMNS: Final = 32
 
 
-class Ahead(NamedTuple):
+class Ahead:
     """The evidence that was found while the payloads were read."""
 
-    evidence: LayoutEvidence | None
+    def __init__(self, evidence: LayoutEvidence | None) -> None:
+        self.evidence = evidence
 
 
 @analysis

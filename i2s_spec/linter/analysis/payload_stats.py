@@ -60,13 +60,11 @@ FLOATS_READ: Final = 1024
 FLOATS_SENSIBLE: Final = 0.99
 
 
-class Region(NamedTuple):
+class Region:
     """A run of one byte in a tensor, in the file."""
 
-    row: int
-    start: int
-    stop: int
-    value: int
+    def __init__(self, row: int, start: int, stop: int, value: int) -> None:
+        self.row, self.start, self.stop, self.value = row, start, stop, value
 
 
 class PayloadAnomalies:

@@ -115,12 +115,11 @@ def kind_of(scale: float) -> str | None:
     return None if USUAL[0] <= scale <= USUAL[1] else "unusual"
 
 
-class ScaleInFront(NamedTuple):
+class ScaleInFront:
     """A scale before a payload: its value, its type, and the number of bytes before the codes."""
 
-    scale: float
-    type: str
-    size: int
+    def __init__(self, scale: float, type: str, size: int) -> None:
+        self.scale, self.type, self.size = scale, type, size
 
 
 def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from math import isfinite
-from typing import Final, NamedTuple
+from typing import Final
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import Span, TrustedText
@@ -32,13 +32,11 @@ _LIKE: Final = 1e-3
 _SEQUENCE: Final = 4
 
 
-class Factors(NamedTuple):
+class Factors:
     """A tensor of factors: its row, its name, where its values are, and the values."""
 
-    row: int
-    name: bytes
-    span: Span
-    values: tuple[float, ...]
+    def __init__(self, row: int, name: bytes, span: Span, values: tuple[float, ...]) -> None:
+        self.row, self.name, self.span, self.values = row, name, span, values
 
 
 @analysis
