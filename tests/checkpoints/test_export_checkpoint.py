@@ -33,7 +33,12 @@ QUICK = ("2b4t-packed", "llama3", "embedding-qwen3", "embedding-gemma3", "bonsai
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in TINY]
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough)
+        for name in TINY
+        if name != "qwen35"  # it cannot be exported
+    ],
 )
 def test_import_export_import_is_the_same_file(name: str, tmp_path: Path) -> None:
     """Keys and tensors are equal, but for the name; floats by groups go through F16."""
