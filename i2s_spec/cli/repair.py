@@ -197,7 +197,7 @@ def _proof(fixed: Fixed) -> Iterator[str]:
         yield "proof: there are no tensors"
         return
     if fixed.copied is not None:
-        what = f"all tensors are the same: {counted(fixed.copied, 'byte')} behind the keys"
+        what = f"what follows the keys is the same: {counted(fixed.copied, 'byte')}"
         yield f"proof: {what} {'were compared with what was written' if fixed.compared else 'are not touched'}"
         return
     if not fixed.actions and not fixed.recoded:

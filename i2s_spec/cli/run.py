@@ -209,18 +209,13 @@ def _continue(
         remark(summary(generation) + ("" if has_program(model) else WALKED))
 
 
-#: Said of profile `fast` where its compiled program is not for the weights.
-WALKED = "; computed node by node: the compiled program is for weights whose groups share a scale"
+#: Said of profile `fast` where its compiled program is not for the graph or its weights.
+WALKED = "; computed node by node: the compiled program has no delta nets, and no groups with scales of their own"
 
 
 def has_program(model: Any) -> bool:
     """Whether whole passes are computed by one compiled program, as far as the profile has one."""
-    from i2s_spec.model.weights import Grouped
-
-    if model.numerics.name != "fast":
-        return True
-    linear = (node for node in model.graph if node.op == "linear")
-    return not any(isinstance(model.weights.matrix(node.weight), Grouped) for node in linear)
+    return model.numerics.name != "fast" or bool(model.operations.batches(model.graph, model.weights))
 
 
 def summary(generation: Generation) -> str:

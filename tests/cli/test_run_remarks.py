@@ -10,11 +10,15 @@ from i2s_spec.model.fast_operations import FastOperations
 from i2s_spec.model.load import load_model
 
 
-@pytest.mark.parametrize(("type", "program"), [("I2_S", True), ("Q2_0", False), ("PTQ1_0", False), ("F16", True)])
-def test_scales_that_differ_have_no_compiled_program(type: str, program: bool) -> None:
-    model = load_model(model_bytes("llama", layers=1, type=type), "fast", threads=1)
+@pytest.mark.parametrize(
+    ("architecture", "type", "program"),
+    [("llama", "I2_S", True), ("llama", "Q2_0", False), ("llama", "PTQ1_0", False), ("llama", "F16", True),
+     ("qwen35", "F16", False)],
+)  # fmt: skip
+def test_what_has_a_compiled_program(architecture: str, type: str, program: bool) -> None:
+    model = load_model(model_bytes(architecture, type=type), "fast", threads=1)
     operations = model.operations
     assert isinstance(operations, FastOperations)
     assert (operations.plan(model.graph, model.weights, {}) is not None) is program
     assert has_program(model) is program
-    assert has_program(load_model(model_bytes("llama", layers=1, type=type), threads=1))
+    assert has_program(load_model(model_bytes(architecture, type=type), threads=1))

@@ -44,6 +44,10 @@ from i2s_spec.schema import kinds
 from i2s_spec.schema.types import I2_S, RETIRED
 
 if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
     from i2s_spec.inspect.survey import Survey
 
 
@@ -261,16 +265,19 @@ def _type(subject: Subject, number: int) -> str:
 
 def _layout(subject: Subject) -> str | None:
     """Whether the weights decided their layout, if a rule examined it."""
-    asked = subject.results.get(weight_layout.__wrapped__)  # type: ignore[attr-defined]
-    return None if asked is None else "undecided" if asked.usual is None else "decided"
+    found = _if_made(subject, weight_layout)
+    return None if found is None else "undecided" if found.usual is None else "decided"
 
 
 def _row_order(subject: Subject) -> str | None:
     """Whether floats decided which rows are rotated together, if a rule examined it."""
-    asked = subject.results.get(query_order.__wrapped__)  # type: ignore[attr-defined]
-    if asked is None or subject.results.get(weight_layout.__wrapped__) is not None:  # type: ignore[attr-defined]
-        return None
-    return "undecided" if asked.order is None else "decided"
+    found = _if_made(subject, query_order) if _if_made(subject, weight_layout) is None else None
+    return None if found is None else "undecided" if found.order is None else "decided"
+
+
+def _if_made(subject: Subject, make: Callable[[Subject], T]) -> T | None:
+    """The result of an analysis that a rule has asked for; nothing is computed for it."""
+    return subject.results.get(make.__wrapped__)  # type: ignore[attr-defined]
 
 
 def what(about: Mapping[str, Any]) -> str:
