@@ -22,7 +22,7 @@ ALONE = {"i2s_spec.codec._cpu", "i2s_spec.codec._survey", "i2s_spec.gguf._scanne
 
 
 def processors() -> int:
-    """Number of processors that the build may use."""
+    """Return number of processors that the build may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -75,7 +75,7 @@ class BuildExtensions(build_ext):
 
 
 def compile_flags(compiler: str, declared: list[str]) -> list[str]:
-    """The declared flags in the form of a compiler: clang-cl takes those of GCC and Clang after `/clang:`."""
+    """Return the declared flags in the form of a compiler: clang-cl takes those of GCC and Clang after `/clang:`."""
     if compiler != "msvc":
         return declared
     return [f"/clang:{flag}" if flag.startswith(("-O", "-f")) else flag for flag in declared if flag != "-g0"]

@@ -26,7 +26,7 @@ Version = tuple[int, ...]
 
 
 def version(text: str) -> Version:
-    """The numbers of a version, for comparison."""
+    """Return the numbers of a version, for comparison."""
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
@@ -43,12 +43,12 @@ def requirements() -> Iterator[tuple[str, str]]:
 
 
 def normal(name: str) -> str:
-    """A name as package indexes compare it."""
+    """Return a name as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def floors() -> dict[str, str]:
-    """The lowest accepted version of each package, over all requirements."""
+    """Return the lowest accepted version of each package, over all requirements."""
     found: dict[str, str] = {}
     for name, floor in requirements():
         found[name] = min(found.get(name, floor), floor, key=version)
@@ -56,7 +56,7 @@ def floors() -> dict[str, str]:
 
 
 def advisories() -> list[dict[str, str]]:
-    """The committed list."""
+    """Return the committed list."""
     listed: list[dict[str, str]] = json.loads((HERE / "advisories.json").read_text(encoding="utf-8"))
     return listed
 
@@ -77,7 +77,7 @@ def accepted() -> list[str]:
 
 
 def sbom() -> dict[str, Any]:
-    """The package and its installed dependencies, as CycloneDX 1.6."""
+    """Return the package and its installed dependencies, as CycloneDX 1.6."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     root = _component(project["name"], project["version"], project["license"])
     components: dict[str, dict[str, Any]] = {}

@@ -143,7 +143,9 @@ def __getattr__(name: str) -> "Any":
 
 
 def explained(error: ImportError) -> ImportError:
-    """An import that failed as an error that helps: a checkout that was never built lacks the compiled modules."""
+    """Return an import that failed as an error that helps: a checkout that was never built lacks the compiled
+    modules.
+    """
     import re
 
     compiled = "scanner|strings|codec|cpu|survey|blocks|bit_sums|matmul|reduce|fast|cyutility"

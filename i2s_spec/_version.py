@@ -7,5 +7,5 @@ SITE = ""
 
 
 def tool() -> dict[str, str]:
-    """The program that made a report."""
+    """Return the program that made a report."""
     return {"name": "i2s-spec", "version": __version__}

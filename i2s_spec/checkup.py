@@ -106,7 +106,7 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
 
 
 def _state(origin: Origin) -> tuple[int, ...] | None:
-    """The identity of the file at a path, and when it was written; None if it is not a path of this machine."""
+    """Return the identity of the file at a path, and when it was written; None if it is not a path of this machine."""
     path = path_of(origin)
     if path is None or is_address(path):
         return None
@@ -128,7 +128,9 @@ def _doctor(origin: Origin, threads: int, progress: Progress | None, deep: bool)
 
 
 def _looked_at(origin: Origin, threads: int, found: Checkup, deep: bool) -> Checkup:
-    """The checkup with the origin of a file, its verdicts, its dialect, and what the forward pass makes of it."""
+    """Return the checkup with the origin of a file, its verdicts, its dialect, and what the forward pass makes of
+    it.
+    """
     from i2s_spec.inspect.identify import identify
     from i2s_spec.inspect.summary import summary
     from i2s_spec.linter.runtimes.conversions import conversions, remarks
@@ -165,14 +167,14 @@ def _looked_at(origin: Origin, threads: int, found: Checkup, deep: bool) -> Chec
 
 
 def _verb_for(file: File) -> str | None:
-    """The verb that runs this model on a text; None if the file has no tokens to read text with."""
+    """Return the verb that runs this model on a text; None if the file has no tokens to read text with."""
     if "tokenizer.ggml.tokens" not in file.metadata:
         return None
     return "embed" if architecture_of(file.metadata, file.tensors).embedding_model else "run"
 
 
 def _dialect(found: Identification) -> tuple[str, bool]:
-    """The dialect of the I2_S tensors: the one that the weights show, or else canonical."""
+    """Return the dialect of the I2_S tensors: the one that the weights show, or else canonical."""
     answers = {question.name: question.answer for question in found.questions}
     layout = answers.get("layout")
     if layout is None or not found.i2s:

@@ -209,7 +209,7 @@ def how_to_install(extra: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number and the words that follow it, in the form that they have after that number.
+    """Return a number and the words that follow it, in the form that they have after that number.
 
     :param one: the words after 1
     :param many: the words after other numbers; `one` with an s, unless given
@@ -260,7 +260,7 @@ def _value(value: Any) -> _Value:
 
 
 def plural(template: str) -> str:
-    """A message template as people read it: each `{got:byte}` as `{got} bytes`.
+    """Return a message template as people read it: each `{got:byte}` as `{got} bytes`.
 
     >>> plural("{got:byte}, {want:byte is|bytes are} left in {path}")
     '{got} bytes, {want} bytes are left in {path}'
@@ -332,7 +332,7 @@ NAME: Final = 120
 
 
 def line(kind: str, name: str | bytes, words: str) -> str:
-    """An object in one line: its class, the name that it goes by, and what it is in a few words."""
+    """Return an object in one line: its class, the name that it goes by, and what it is in a few words."""
     return f"<{kind} {quote(name, NAME)}: {words}>"
 
 
@@ -343,7 +343,7 @@ def table(
     rows: Iterable[Sequence[Any]] = (),
     total: int | None = None,
 ) -> str:
-    """An object as HTML: facts as names and values, then rows, of which the first `ROWS` are shown.
+    """Return an object as HTML: facts as names and values, then rows, of which the first `ROWS` are shown.
 
     :param title: plain text
     :param facts: each a name and a value

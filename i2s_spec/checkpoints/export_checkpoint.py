@@ -206,7 +206,7 @@ def _tensors(
 
 
 def _floats(tensor: Tensor, name: str, offset: float, choices: _Choices) -> NewTensor:
-    """A table in its type, a vector as F32; 1 is subtracted again from Gemma's norms.
+    """Return a table in its type, a vector as F32; 1 is subtracted again from Gemma's norms.
 
     Tables have the type of the matrices, which is that of config.json: litespark and Jlama read no other. Beside packed
     matrices they are F32, because transformers keeps their stored type and would mix F16 with F32.
@@ -237,7 +237,7 @@ def _back(words: bytes, type: str) -> NDArray[np.float32]:
 def _matrix(
     file: File, tensor: Tensor, module: str, word: str, h: Hyperparameters, choices: _Choices
 ) -> tuple[NewTensor, ...]:
-    """A matrix, packed with its scale, or as floats; rows of queries and keys in the order of checkpoints."""
+    """Return a matrix, packed with its scale, or as floats; rows of queries and keys in the order of checkpoints."""
     tensor.require(tensor.span)
     heads = None
     declared = ARCHITECTURES.get(str(file.metadata.get("general.architecture")))
@@ -256,7 +256,7 @@ def _matrix(
 
 
 def _again(tensor: Tensor, heads: int | None) -> Callable[[], Any]:
-    """The trits, read only when they are written."""
+    """Return the trits, read only when they are written."""
 
     def made() -> Any:
         trits = _one_scale(tensor).trits
@@ -266,7 +266,7 @@ def _again(tensor: Tensor, heads: int | None) -> Callable[[], Any]:
 
 
 def _one_scale(tensor: Tensor) -> FileMatrix:
-    """The trits of a matrix and its only scale.
+    """Return the trits of a matrix and its only scale.
 
     :raises SettingError: for scales that differ, and floats that are not ternary
     """
@@ -339,7 +339,9 @@ def for_absmean(trits: NDArray[np.int8], scale: float, type: str) -> NDArray[np.
 
 
 def _around(size: float, type: str) -> tuple[float, float]:
-    """A number of a type below another and one above it, so far from it that both are needed for a mean of `size`."""
+    """Return a number of a type below another and one above it, so far from it that both are needed for a mean of
+    `size`.
+    """
 
     def step(bits: int) -> float:
         value = np.array(bits << 16 if type == "BF16" else bits, np.uint32)
@@ -476,7 +478,7 @@ _ONE_BIT_LLM: Final = ExportClass("BitnetForCausalLM", "llama", BY_FAMILY["1bitl
 
 
 def class_of(file: File, names: str = "transformers") -> ExportClass:
-    """The class for a file.
+    """Return the class for a file.
 
     :param names: one of `NAMES`
     :raises SettingError: for an architecture without a class here
@@ -500,7 +502,7 @@ def class_of(file: File, names: str = "transformers") -> ExportClass:
 
 
 def sizes_of_file(file: File) -> Hyperparameters:
-    """The sizes that the keys give; config.json cannot describe layers that differ.
+    """Return the sizes that the keys give; config.json cannot describe layers that differ.
 
     :raises FormatError: M001 to M008
     :raises SettingError: for layers that differ, and for experts
@@ -595,5 +597,5 @@ def _ids(file: File, kind: str) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    """The shortest decimal that gives the same float32: 1e-05, not 9.999999747378752e-06."""
+    """Return the shortest decimal that gives the same float32: 1e-05, not 9.999999747378752e-06."""
     return float(str(np.float32(value)))

@@ -24,7 +24,7 @@ _WORDS: Final = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 
 
 def tokenizer_files(file: File) -> dict[str, Any]:
-    """The files by name: JSON as plain data, tokenizer.model as bytes.
+    """Return the files by name: JSON as plain data, tokenizer.model as bytes.
 
     :raises SettingError: for a tokenizer that is neither byte-level nor SentencePiece
     :raises FormatError: for a broken vocabulary
@@ -95,7 +95,7 @@ def _added(number: int, token: str, kind: int) -> dict[str, Any]:
 
 
 def _post_processor(ids: Mapping[str, int], first: str | None, last: str | None) -> dict[str, Any] | None:
-    """The post-processor that adds the first and the last token."""
+    """Return the post-processor that adds the first and the last token."""
     if first is None and last is None:
         return None
 
@@ -137,7 +137,8 @@ def _piece_merges(tokens: Sequence[str], types: Sequence[int], scores: Sequence[
 def _piece_model(
     tokens: Sequence[str], types: Sequence[int], scores: Sequence[float], tokenizer: Tokenizer
 ) -> Iterator[bytes]:
-    """The protocol buffer of SentencePiece (sentencepiece_model.proto), as `token_files.from_tokenizer_model` reads it.
+    """Yield the protocol buffer of SentencePiece (sentencepiece_model.proto), as `token_files.from_tokenizer_model`
+    reads it.
 
     The library refuses byte pieces without `byte_fallback`, and takes the model for a unigram one unless it is called BPE.
     """
@@ -160,17 +161,17 @@ _BPE: Final = 2
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of bytes: its number, its length, the bytes."""
+    """Return a field of bytes: its number, its length, the bytes."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 
 def _number(number: int, value: int) -> bytes:
-    """A field of an integer; negative ones have 64 bits."""
+    """Return a field of an integer; negative ones have 64 bits."""
     return _varint(number << 3) + _varint(value & 0xFFFFFFFFFFFFFFFF)
 
 
 def _varint(value: int) -> bytes:
-    """An integer in groups of seven bits, the lowest first."""
+    """Return an integer in groups of seven bits, the lowest first."""
     groups = b""
     while value > 0x7F:
         groups += bytes((value & 0x7F | 0x80,))

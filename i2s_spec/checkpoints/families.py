@@ -262,7 +262,7 @@ class LayerTensor(NamedTuple):
 
 
 def tensors_of_layer(family: Family, h: Hyperparameters, layer: int) -> Iterator[LayerTensor]:
-    """The tensors that a layer must have: those of a delta net or of attention, and those of every layer."""
+    """Yield the tensors that a layer must have: those of a delta net or of attention, and those of every layer."""
     for module, word in (*family.layer.items(), *family.parameters.items()):
         when = {"linear_attn": "delta", "self_attn": "attention"}.get(module.partition(".")[0], "")
         if word in family.optional or not h.has(when, layer):
@@ -316,7 +316,7 @@ def recognize(
     weight_scale: str | None = None,
     fits: Callable[[Recognized], bool] = lambda recognized: False,
 ) -> Recognized:
-    """The family of a checkpoint.
+    """Return the family of a checkpoint.
 
     :param family: the name of a family, which is then used without recognition
     :param weight_scale: `multiply` or `divide`, which overrides config.json
@@ -341,7 +341,7 @@ def recognize(
 
 
 def family_of(folder: Described) -> Family | None:
-    """The first family whose conditions hold; None if there is none."""
+    """Return the first family whose conditions hold; None if there is none."""
     prefix = prefix_of(folder.tensors)
     return next((each for each in FAMILIES if all(_holds(folder, when, prefix) for when in each.when)), None)
 
@@ -352,7 +352,7 @@ def prefix_of(names: Collection[str]) -> str:
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:
-    """A value of config.json, with dots between levels; None if there is none."""
+    """Return a value of config.json, with dots between levels; None if there is none."""
     found: Any = config
     for part in key.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -526,7 +526,7 @@ def _number(config: Mapping[str, Any], key: str, default: float | None = None) -
 
 
 def _net(config: Mapping[str, Any], layers: int) -> DeltaNet:
-    """The gated delta nets of a model, and which layers have one; none if config.json has no sizes of them."""
+    """Return the gated delta nets of a model, and which layers have one; none if config.json has no sizes of them."""
     if "linear_num_value_heads" not in config:
         return DeltaNet((), 0, 0, 0, 0)
     width, values = _whole(config, "linear_key_head_dim"), _whole(config, "linear_value_head_dim")

@@ -46,7 +46,7 @@ def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatEr
 
 
 def text_of(data: bytes, path: str) -> str:
-    """A file's bytes as UTF-8.
+    """Return a file's bytes as UTF-8.
 
     :raises FormatError: H104
     """
@@ -57,7 +57,7 @@ def text_of(data: bytes, path: str) -> str:
 
 
 def object_of(data: bytes, path: str) -> dict[str, Any]:
-    """The bytes of a JSON file whose outermost value is an object.
+    """Return the bytes of a JSON file whose outermost value is an object.
 
     :raises FormatError: H104 for invalid JSON, for a name that occurs twice, for NaN and infinities
     """
@@ -125,8 +125,8 @@ _NUMBERED: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 
 
 def files_read(path: str) -> list[str]:
-    """The files of a folder that an import may read, with their paths; empty if there is no such folder, or it is on a
-    hub."""
+    """Return the files of a folder that an import may read, with their paths; empty if there is no such folder, or
+    it is on a hub."""
     if is_address(path):
         return []
     try:
@@ -204,11 +204,11 @@ class CheckpointFolder:
         return is_address(self.path)
 
     def file(self, name: str) -> str:
-        """The path or the address of a file of the folder, to be named or to be hashed; `source` opens it."""
+        """Return the path or the address of a file of the folder, to be named or to be hashed; `source` opens it."""
         return f"{self.path}/{name}" if self.is_remote else os.path.join(self.path, name)
 
     def source(self, name: str) -> Source:
-        """A file of the folder, which the caller closes.
+        """Return a file of the folder, which the caller closes.
 
         :raises FormatError: H104 for what cannot be opened, is no regular file, or is a link that leads out of the
             folder; S911 to S918 of a hub
@@ -221,7 +221,7 @@ class CheckpointFolder:
             raise refused(f"{quote(name)} was not read: {error.message}", self.file(name)) from error
 
     def bytes_of(self, name: str, most: int) -> bytes:
-        """A whole small file.
+        """Return a whole small file.
 
         :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first
             range), and as `source` does
@@ -242,7 +242,7 @@ class CheckpointFolder:
         source.close()
 
     def json_of(self, name: str, most: int = MOST_CONFIG) -> dict[str, Any]:
-        """A JSON file of the folder; empty where there is none."""
+        """Return a JSON file of the folder; empty where there is none."""
         return object_of(self.bytes_of(name, most), self.file(name)) if name in self.names else {}
 
     @cached_property
@@ -316,7 +316,7 @@ class CheckpointFolder:
     # --- which files are the model -----------------------------------------------------------------------------------
 
     def chosen(self, index: Mapping[str, Any] | None) -> tuple[list[str], dict[str, str] | None]:
-        """The names of the shards of the model, and the shard of each tensor, if there is an index that counts.
+        """Return the names of the shards of the model, and the shard of each tensor, if there is an index that counts.
 
         Of two sets of weights it is the one that transformers takes: one file before the parts of an index.
 
@@ -354,7 +354,7 @@ class CheckpointFolder:
         return parts, None
 
     def _places(self, index: Mapping[str, Any]) -> dict[str, str]:
-        """The shard of each tensor, by an index."""
+        """Return the shard of each tensor, by an index."""
         at, places = self.file(INDEX), index.get("weight_map")
         if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
             raise refused(f"{INDEX} has no weight_map from tensors to files", at)
@@ -370,7 +370,7 @@ class CheckpointFolder:
         return places
 
     def within_limit(self, shards: list[str]) -> list[str]:
-        """The same shards.
+        """Return the same shards.
 
         :raises FormatError: H104 for more than are opened
         """

@@ -139,8 +139,8 @@ def prepared(
     name: str | None = None,
     source: str | None = None,
 ) -> tuple[list[PlannedTensor], bool, dict[str, Any], NDArray[np.float32] | None]:
-    """The tensors, whether the head is the embedding, the keys of the model, and the divisors of its rotation: all that
-    can be refused before weights are read, but for the tokenizer.
+    """Return the tensors, whether the head is the embedding, the keys of the model, and the divisors of its
+    rotation: all that can be refused before weights are read, but for the tokenizer.
 
     :raises FormatError: H104
     """
@@ -176,7 +176,7 @@ def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:
 
 
 def _kind(key: str, architecture: str) -> Any:
-    """The value type of a key, as the schema declares it."""
+    """Return the value type of a key, as the schema declares it."""
     pattern = "{arch}" + key.removeprefix(architecture) if key.startswith(f"{architecture}.") else key
     for group in (
         declared.GENERAL, declared.MODEL, declared.EMBEDDING_MODEL, declared.TOKENIZER, declared.DELTA_NETS
@@ -206,7 +206,7 @@ def model_values(
     name: str | None,
     source: str | None,
 ) -> dict[str, Any]:
-    """The keys and their values, in the order of files.
+    """Return the keys and their values, in the order of files.
 
     :param name: `general.name`; by default the folder's name
     :param source: the address or repository of the checkpoint; for a hub, by default the repository
@@ -281,7 +281,7 @@ def file_type(tensors: list[PlannedTensor]) -> int:
 
 
 def size_label(count: int) -> str:
-    """The number of weights in the form of llama.cpp's converter: `2.4B`, `620M`."""
+    """Return the number of weights in the form of llama.cpp's converter: `2.4B`, `620M`."""
     for unit, word in ((10**12, "T"), (10**9, "B"), (10**6, "M")):
         if count >= unit:
             scaled = count / unit
@@ -290,7 +290,7 @@ def size_label(count: int) -> str:
 
 
 def rope_factors(sizes: ModelSizes) -> NDArray[np.float32] | None:
-    """The divisor of each frequency of Llama 3.1's rotation, float32 [pairs]; None for other rotations.
+    """Return the divisor of each frequency of Llama 3.1's rotation, float32 [pairs]; None for other rotations.
 
     Short wavelengths stay, long ones are stretched by the factor, those between are interpolated.
 

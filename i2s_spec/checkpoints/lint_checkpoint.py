@@ -92,7 +92,7 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
 
 
 def _report(name: str, options: Options, root: str) -> Report:
-    """The report on a folder.
+    """Return the report on a folder.
 
     :param root: the folder below which it was found
     """
@@ -220,7 +220,7 @@ _TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json")
 
 
 def _not_examined(facts: CheckpointFacts) -> Iterator[str]:
-    """The files of the folder that nothing was looked for in, in words."""
+    """Yield the files of the folder that nothing was looked for in, in words."""
     known = {
         *TEXTS,
         CARD,
@@ -243,7 +243,7 @@ def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFa
 
 
 def lint_folder(path: str, options: Options, root: str = "") -> dict[str, Any]:
-    """The same as plain data, for `i2s_spec.linter.paths`; the function can be pickled.
+    """Return the same as plain data, for `i2s_spec.linter.paths`; the function can be pickled.
 
     :param root: the folder below which it was found; links may lead to what is below that
     """
@@ -251,7 +251,7 @@ def lint_folder(path: str, options: Options, root: str = "") -> dict[str, Any]:
 
 
 def _levels(options: Options, payload: bool) -> dict[str, Severity]:
-    """The active rules with their severities, with or without those on weights."""
+    """Return the active rules with their severities, with or without those on weights."""
     levels = selected(
         options.profile, options.select, options.ignore, options.severity, payload=payload, other_format=True
     )
@@ -287,7 +287,7 @@ class FolderFiles(CheckpointFolder):
         self._requests, self._bytes = self.listing
 
     def source(self, name: str) -> Source:
-        """A file; a shard that is open already is not opened again.
+        """Return a file; a shard that is open already is not opened again.
 
         :raises FormatError: as for any folder, and S917 where its files together cost too much
         """
@@ -297,7 +297,7 @@ class FolderFiles(CheckpointFolder):
         return super().source(name)
 
     def bytes_of(self, name: str, most: int) -> bytes:
-        """A whole small file; those of a MiB at most are read only once."""
+        """Return a whole small file; those of a MiB at most are read only once."""
         data = self._small.get(name)
         if data is None or len(data) > most:
             data = super().bytes_of(name, most)
@@ -312,7 +312,7 @@ class FolderFiles(CheckpointFolder):
         super().done(source)
 
     def shard(self, name: str) -> Checkpoint:
-        """The tensors of a shard; only its header is read.
+        """Return the tensors of a shard; only its header is read.
 
         :raises FormatError: H101, H102, H104, and S911 to S918 of a hub
         """
@@ -370,7 +370,8 @@ _MOST_TEXTS: Final = 256
 
 
 def _texts(folder: FolderFiles, metadata: Mapping[str, Any]) -> list[tuple[str, str, bool, str]]:
-    """The texts of a folder: file, what it is in words that need no escaping, whether it is a template, and the text.
+    """Return the texts of a folder: file, what it is in words that need no escaping, whether it is a template, and
+    the text.
 
     Every template counts, whichever of them an import takes; what cannot be read has its own finding.
     """
@@ -396,7 +397,7 @@ _CONFIGS: Final = ("tokenizer_config.json", "processor_config.json")
 
 
 def _more_templates(folder: FolderFiles) -> list[str]:
-    """The templates in a folder of their own; of a hub only the files of the folder itself are known."""
+    """Return the templates in a folder of their own; of a hub only the files of the folder itself are known."""
     if folder.is_remote or MORE_TEMPLATES not in folder.names:
         return []
     try:
@@ -407,7 +408,7 @@ def _more_templates(folder: FolderFiles) -> list[str]:
 
 
 def _templates_in(file: str, value: Any) -> Iterator[tuple[str, str, bool, str]]:
-    """The templates of a JSON file: one, or several by name."""
+    """Yield the templates of a JSON file: one, or several by name."""
     if isinstance(value, list):
         value = {str(each.get("name")): each.get("template") for each in value if isinstance(each, dict)}
     for name, text in value.items() if isinstance(value, dict) else [("", value)]:
@@ -416,7 +417,7 @@ def _templates_in(file: str, value: Any) -> Iterator[tuple[str, str, bool, str]]
 
 
 def _text_findings(facts: CheckpointFacts) -> Iterator[Finding]:
-    """The findings of the rules on texts, each at its file."""
+    """Yield the findings of the rules on texts, each at its file."""
     if not facts.texts:
         return
     keys: list[bytes] = []
@@ -453,7 +454,7 @@ class _Read(NamedTuple):
 
 
 def gathered_facts(folder: FolderFiles, reading: str, report: ReportFault) -> CheckpointFacts:
-    """The facts of a folder.
+    """Return the facts of a folder.
 
     :param reading: how much of the weights is read: `full`, `sample` or `none`
     :param report: called with each error, and the file's name
@@ -514,7 +515,9 @@ def gathered_facts(folder: FolderFiles, reading: str, report: ReportFault) -> Ch
 def _shard_names(
     folder: FolderFiles, index: Mapping[str, Any] | None, report: ReportFault
 ) -> tuple[list[str], Mapping[str, Any] | None]:
-    """The shards to read, and the index if it counts. With one that is wrong, which a rule says, all are read."""
+    """Return the shards to read, and the index if it counts. With one that is wrong, which a rule says, all are
+    read.
+    """
     names: list[str] = []
     try:
         names, places = folder.chosen(index)
@@ -532,7 +535,7 @@ def _shard_names(
 
 
 def _code(folder: FolderFiles) -> Iterator[tuple[str, str]]:
-    """The files that execute code when they are loaded, and the settings that load some: file, and what it is."""
+    """Yield the files that execute code when they are loaded, and the settings that load some: file, and what it is."""
     for name in folder.names:
         if name.endswith(PICKLES):
             yield name, "is a pickle, which executes code when it is read; it was not opened"
@@ -614,5 +617,5 @@ def _expected(family: Family, sizes: ModelSizes, prefix: str, read: _Read) -> Fa
 
 
 def located(error: FormatError, name: str) -> FormatError:
-    """The same error, with the name of the file in the folder."""
+    """Return the same error, with the name of the file in the folder."""
     return FormatError(error.fault, Span(0, 0, name), error.got, error.want, **error.details)

@@ -135,7 +135,7 @@ class _Plan:
         self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
-        """The name of a tensor in the checkpoint: `model.` is missing if only the body was saved."""
+        """Return the name of a tensor in the checkpoint: `model.` is missing if only the body was saved."""
         return f"{self.prefix}{module.removeprefix('model.')}.{end}"
 
     def stored(self, source: str, shape: tuple[int, ...]) -> Stored:
@@ -240,8 +240,8 @@ class _Plan:
         return self.mode == "online" or source.removesuffix(".weight") in self.packed
 
     def ordered(self, word: str, read: ReadMatrix) -> TernaryMatrix | FloatMatrix:
-        """A matrix in the order of the file: queries and keys if the architecture rotates neighbors, and the value heads of
-        delta nets. Orders are made when shapes are known to be right."""
+        """Return a matrix in the order of the file: queries and keys if the architecture rotates neighbors, and the
+        value heads of delta nets. Orders are made when shapes are known to be right."""
         matrix, h = read(), self.sizes.h
         if self.family.rows == "neighbors" and word in ("attn_q", "attn_k"):
             heads = h.heads if word == "attn_q" else h.heads_kv
@@ -253,7 +253,7 @@ class _Plan:
         )
 
     def matrix(self, source: str, target: str, each: LayerTensor) -> PlannedTensor:
-        """A ternary matrix."""
+        """Return a ternary matrix."""
         shape = each.shape
         packed = self.packed.get(source.removesuffix(".weight"))
         read: ReadMatrix
@@ -277,7 +277,7 @@ class _Plan:
         return PlannedTensor(target, shape, type, source, rule, make, read)
 
     def _rule(self, stored: Stored) -> str:
-        """The rule for a matrix of floats: ternary already, or float weights of the training."""
+        """Return the rule for a matrix of floats: ternary already, or float weights of the training."""
         if not looks_ternary(stored):
             if self.family.rule != ABSMEAN and self.mode != "online":
                 raise not_ternary(stored)
@@ -306,7 +306,7 @@ class _Plan:
         change: Change | None = None,
         file_shape: tuple[int, ...] | None = None,
     ) -> PlannedTensor:
-        """A float tensor that is stored as F32.
+        """Return a float tensor that is stored as F32.
 
         :param change: changes all its values
         :param file_shape: its shape in the file, if it differs
@@ -315,7 +315,7 @@ class _Plan:
         return PlannedTensor(target, file_shape or shape, "F32", source, "", make)
 
     def added(self, gains: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The gains of a norm as factors."""
+        """Return the gains of a norm as factors."""
         return gains + np.float32(self.family.norm_offset) if self.family.norm_offset else gains
 
     def changed(self, each: LayerTensor, values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -342,7 +342,9 @@ class _Plan:
             raise refused(f"the matrices need different rules: {', '.join(sorted(rules))}{way}")
 
     def fitting(self) -> list[str]:
-        """The types that can hold all matrices with their scales; those that are ternary already are read for this."""
+        """Return the types that can hold all matrices with their scales; those that are ternary already are read for
+        this.
+        """
         left = list(TARGETS)
         for shape, rule, read in self.matrices:
             left = [type for type in left if not why_not(type, shape)]
@@ -372,13 +374,13 @@ def _matrix_bytes(
 
 
 def _float_bytes(name: str, stored: Stored, type: str, change: Change | None) -> Iterator[bytes]:
-    """The words of a tensor that is small: a vector, or the columns of a few heads."""
+    """Yield the words of a tensor that is small: a vector, or the columns of a few heads."""
     values = np.concatenate([*float_windows(stored)])
     yield float_words(name, values if change is None else change(values), type)
 
 
 def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator[Any]:
-    """The words of a table in another type, a window at a time, with several threads."""
+    """Yield the words of a table in another type, a window at a time, with several threads."""
     check_type(stored)
     width = width_of(stored.dtype)
     count = stored.nbytes // width
@@ -434,7 +436,7 @@ def _keeps_scales(type: str, matrix: TernaryMatrix) -> bool:
 
 
 def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: int) -> Iterator[bytes]:
-    """The bytes of a matrix, a window at a time.
+    """Yield the bytes of a matrix, a window at a time.
 
     :raises FormatError: H104 for scales that the type cannot hold
     """

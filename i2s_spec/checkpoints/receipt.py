@@ -135,7 +135,7 @@ def _require_words(folder: CheckpointFolder, weight_scale: str | None) -> None:
 
 
 def failed(receipt: Mapping[str, Any]) -> list[str]:
-    """The letters of the checks that failed."""
+    """Return the letters of the checks that failed."""
     return [str(check["id"]) for check in receipt["checks"] if check["status"] == FAILED]
 
 
@@ -208,7 +208,7 @@ def verify_receipt(
 
 
 def read_receipt(path: Path) -> dict[str, Any]:
-    """A receipt.
+    """Return a receipt.
 
     :raises FormatError: H105 for what is not a receipt
     """
@@ -244,7 +244,7 @@ def _no_receipt(path: Path, reason: str) -> FormatError:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The differences of a file and its checkpoint from the receipt, in sentences."""
+    """Return the differences of a file and its checkpoint from the receipt, in sentences."""
     found = []
     for name in sorted({*before["tensors"], *now["tensors"]}):
         old, new = before["tensors"].get(name), now["tensors"].get(name)
@@ -269,7 +269,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 
 def _files(folder: CheckpointFolder) -> list[str]:
-    """The files of a checkpoint that an import reads."""
+    """Return the files of a checkpoint that an import reads."""
     return [*(name for name in TEXTS if name in folder.names), *folder.shards]
 
 
@@ -344,7 +344,7 @@ def embed(receipt: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
 
 
 def embedded(file: File) -> dict[str, Any]:
-    """The receipt in the key.
+    """Return the receipt in the key.
 
     :raises FormatError: H105 if there is no such key, or it does not hold a JSON object
     """
@@ -412,7 +412,9 @@ def import_with_receipt(
 
 @contextmanager
 def _workplace(name: str) -> Iterator[str]:
-    """A temporary folder beside the future file; errors of the file system name that file instead of the folder."""
+    """Provide a temporary folder beside the future file; errors of the file system name that file instead of the
+    folder.
+    """
     parent, base = os.path.split(os.path.abspath(name))
     try:
         with unfinished_folder(name) as folder:

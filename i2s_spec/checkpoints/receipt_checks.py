@@ -78,7 +78,7 @@ class Check(NamedTuple):
 
 
 def concluded(id: str, problems: Sequence[str], detail: str, facts: Mapping[str, Any] | None = None) -> Check:
-    """A check that was made: failed with its first problems, else passed.
+    """Return a check that was made: failed with its first problems, else passed.
 
     :param detail: the sentence if there are no problems
     """
@@ -100,12 +100,12 @@ class FileMatrix(NamedTuple):
 
 
 def type_name(tensor: Tensor) -> str:
-    """The name of a tensor's type."""
+    """Return the name of a tensor's type."""
     return tensor.type.name if tensor.type is not None else f"type {tensor.number}"
 
 
 def floats_of(tensor: Tensor) -> NDArray[np.float32]:
-    """A float tensor as float32.
+    """Return a float tensor as float32.
 
     :raises ValueError: for other types
     """
@@ -116,7 +116,7 @@ def floats_of(tensor: Tensor) -> NDArray[np.float32]:
 
 
 def matrix_of(tensor: Tensor) -> FileMatrix | None:
-    """The trits and scales of a matrix; None for float types.
+    """Return the trits and scales of a matrix; None for float types.
 
     :raises ValueError: for unused codes
     """
@@ -131,7 +131,8 @@ def matrix_of(tensor: Tensor) -> FileMatrix | None:
 
 
 def tensor_hashes(file: File, decoded: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The record of each tensor: its type, shape, the hash of its bytes; for trits also their hash, counts and scales.
+    """Return the record of each tensor: its type, shape, the hash of its bytes; for trits also their hash, counts
+    and scales.
 
     `trits` is the SHA-256 of int8 -1, 0, +1 row by row: equal in every type that holds the same trits. A matrix that
     is faulty, as by an unused code, has only the hash of its bytes.
@@ -194,7 +195,7 @@ class _Tally:
 
 
 def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -> list[Check]:
-    """Checks a to e.
+    """Check a to e.
 
     :param latent: another revision of the checkpoint, with the floats from which the packed one was made
     """
@@ -488,7 +489,7 @@ def _has_half_scales(type: str) -> bool:
 
 
 def _stored(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
-    """A table of floats in the precision of the file, which check b compares."""
+    """Return a table of floats in the precision of the file, which check b compares."""
     if kind == "F16":
         return values.astype(np.float16).astype(np.float32)
     if kind == "BF16":
@@ -568,7 +569,7 @@ def _same(found: object, value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value of a file or a configuration, in a message."""
+    """Return a value of a file or a configuration, in a message."""
     if isinstance(value, str | None):
         return quote(value) if value is not None else "missing"
     return str(value) if isinstance(value, int | float) else "an array"

@@ -164,7 +164,7 @@ class Witness:
         return bool(kinds[layer] == "linear_attention")
 
     def linear(self, layer: int) -> dict[str, str]:
-        """The matrices of a layer."""
+        """Return the matrices of a layer."""
         if not self.is_net(layer):
             return LINEAR
         return {**NET_LINEAR, **{word: module for word, module in LINEAR.items() if module.startswith("mlp.")}}
@@ -207,7 +207,7 @@ class Witness:
         return found
 
     def floats(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """A float tensor, or rows `start` to `stop` of it, as float32.
+        """Return a float tensor, or rows `start` to `stop` of it, as float32.
 
         :param name: its name in the checkpoint, without `model.`
         """
@@ -225,7 +225,7 @@ class Witness:
         return found.reshape(stop - start, *stored.shape[1:])
 
     def matrix(self, module: str) -> WitnessMatrix:
-        """The matrix of a module, with its rows in the checkpoint's order.
+        """Return the matrix of a module, with its rows in the checkpoint's order.
 
         :param module: the name of the module, without `model.`
         :raises ValueError: for floats that no rule converts to trits
@@ -278,7 +278,8 @@ class Witness:
         return found
 
     def value_order(self, word: str, count: int) -> list[int] | None:
-        """The places in the checkpoint of the rows of a tensor of a delta net; None if they are the same in the file.
+        """Return the places in the checkpoint of the rows of a tensor of a delta net; None if they are the same in
+        the file.
 
         :raises ValueError: for another number of rows than config.json gives
         """
@@ -294,7 +295,7 @@ class Witness:
         return [*range(first), *(first + head * size + part for head in heads for part in range(size))]
 
     def in_file_order(self, word: str, matrix: WitnessMatrix) -> WitnessMatrix:
-        """A matrix as the file has it; a scale that several heads of columns share is repeated for each."""
+        """Return a matrix as the file has it; a scale that several heads of columns share is repeated for each."""
         scales, (_, columns) = matrix.scales, matrix.trits.shape
         if word == "ssm_out" and self.qwen35:
             if scales.shape[1] > 1:
@@ -312,7 +313,7 @@ class Witness:
         return codes if order is None else codes[:, np.argsort(order)]
 
     def net_floats(self, word: str, name: str) -> NDArray[np.float32]:
-        """A tensor of a delta net that is no matrix, as the file has it."""
+        """Return a tensor of a delta net that is no matrix, as the file has it."""
         values = self.floats(name)
         if word == "ssm_a":
             with np.errstate(over="ignore"):
@@ -320,8 +321,8 @@ class Witness:
         return self.permuted(word, values.reshape(len(values), -1) if values.ndim > 1 else values)
 
     def expected(self) -> dict[str, str]:
-        """The tensors that the file must have: their names, each with its module (without `model.`), or with the whole name
-        of a parameter that is no weight or bias of one."""
+        """Return the tensors that the file must have: their names, each with its module (without `model.`), or with
+        the whole name of a parameter that is no weight or bias of one."""
         found = {"token_embd.weight": "embed_tokens", "output_norm.weight": "norm"}
         if self.untied:
             found["output.weight"] = "lm_head"
@@ -353,14 +354,14 @@ class Witness:
         return not self.class_name.startswith(("BitNet", "Bitnet"))
 
     def used(self) -> set[str]:
-        """The tensors of the checkpoint that the model uses."""
+        """Return the tensors of the checkpoint that the model uses."""
         derived = ("rotary_emb.inv_freq",)
         unused = ("mtp.", "model.visual.") if self.qwen35 else ()
         return {name for name in self.folder.tensors if not name.endswith(derived) and not name.startswith(unused)}
 
     def gains(self, module: str) -> NDArray[np.float32]:
-        """The gains of a norm as factors: Gemma and Qwen3.5 store them minus 1, except for norms inside projections and
-        delta nets."""
+        """Return the gains of a norm as factors: Gemma and Qwen3.5 store them minus 1, except for norms inside
+        projections and delta nets."""
         gain = self.floats(f"{module}.weight")
         less = (self.gemma and not module.endswith(".rms_norm")) or (self.qwen35 and "linear_attn" not in module)
         return gain + np.float32(1) if less else gain
@@ -425,7 +426,7 @@ class CheckpointForward:
         self.heads, self.heads_kv, self.width = witness.heads
 
     def hidden(self, tokens: Sequence[int]) -> Floats:
-        """The output of the last norm, float32 [tokens, hidden size]."""
+        """Return the output of the last norm, float32 [tokens, hidden size]."""
         w = self.witness
         x = np.concatenate([self.table(w.floats("embed_tokens.weight", token, token + 1)) for token in tokens])
         if w.gemma:
@@ -445,7 +446,7 @@ class CheckpointForward:
         return self._rms(x, "norm")
 
     def logits(self, hidden: Floats) -> Floats:
-        """The products with every row of the head, float32 [tokens, vocabulary]."""
+        """Return the products with every row of the head, float32 [tokens, vocabulary]."""
         name = "lm_head.weight" if self.witness.untied else "embed_tokens.weight"
         count = int(self.config["vocab_size"])
         parts = [
@@ -480,7 +481,7 @@ class CheckpointForward:
         return y.astype(np.float32)
 
     def _rounded(self, products: Floats, theirs: Codes | None) -> Floats:
-        """The codes of activations; on ties, those of the file."""
+        """Return the codes of activations; on ties, those of the file."""
         codes = np.clip(np.round(products), -128, 127)
         if theirs is None or theirs.shape != codes.shape:
             return codes
@@ -514,7 +515,7 @@ class CheckpointForward:
         return self._linear(o, f"{at}.self_attn.o_proj")
 
     def _delta_net(self, a: Floats, at: str) -> Floats:
-        """A gated delta net with grouped value heads, token by token."""
+        """Return a gated delta net with grouped value heads, token by token."""
         w, count, at = self.witness, len(a), f"{at}.linear_attn"
         keys, values, width = w.net_heads
         mixed, z = self._linear(a, f"{at}.in_proj_qkv"), self._linear(a, f"{at}.in_proj_z")
@@ -577,7 +578,7 @@ class CheckpointForward:
 
 
 def _llama3(inverse: NDArray[np.float64], about: Mapping[str, Any]) -> NDArray[np.float64]:
-    """The frequencies of Llama 3.1: low ones are divided, high ones unchanged, those between interpolated."""
+    """Return the frequencies of Llama 3.1: low ones are divided, high ones unchanged, those between interpolated."""
     factor, old = float(about["factor"]), float(about["original_max_position_embeddings"])
     low, high = float(about["low_freq_factor"]), float(about["high_freq_factor"])
     turns = old * inverse / (2 * np.pi)  # in units of the training context

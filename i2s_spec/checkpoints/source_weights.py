@@ -68,17 +68,17 @@ class TernaryMatrix(NamedTuple):
         return rows, cols
 
     def window(self, start: int, stop: int) -> NDArray[np.int8]:
-        """The trits of elements `start` to `stop`, row by row."""
+        """Return the trits of elements `start` to `stop`, row by row."""
         return self.trits.reshape(-1)[start:stop]
 
     def in_rows(self, order: Callable[[NDArray[Any]], NDArray[Any]]) -> TernaryMatrix:
-        """The matrix with its rows, and their scales, in another order."""
+        """Return the matrix with its rows, and their scales, in another order."""
         scales = order(self.scales) if self.scales.shape[0] > 1 else self.scales
         return self._replace(trits=np.ascontiguousarray(order(self.trits)), scales=scales)
 
     def in_columns(self, places: NDArray[np.intp], width: int) -> TernaryMatrix:
-        """The matrix with its columns in another order, which moves heads of `width` columns; groups that hold parts of
-        several heads become several groups of the same scale."""
+        """Return the matrix with its columns in another order, which moves heads of `width` columns; groups that
+        hold parts of several heads become several groups of the same scale."""
         scales = self.scales
         if scales.shape[1] > 1:
             group = self.shape[1] // scales.shape[1]
@@ -117,16 +117,16 @@ class FloatMatrix(NamedTuple):
         return self.words.shape[0], self.words.shape[1] // width_of(self.type)
 
     def window(self, start: int, stop: int) -> NDArray[np.int8]:
-        """The trits of elements `start` to `stop`, row by row."""
+        """Return the trits of elements `start` to `stop`, row by row."""
         width = width_of(self.type)
         return cut_words(self.words.reshape(-1)[start * width : stop * width], self.type, self.least)
 
     def in_rows(self, order: Callable[[NDArray[Any]], NDArray[Any]]) -> FloatMatrix:
-        """The matrix with its rows in another order."""
+        """Return the matrix with its rows in another order."""
         return self._replace(words=np.ascontiguousarray(order(self.words)))
 
     def in_columns(self, places: NDArray[np.intp], width: int) -> FloatMatrix:
-        """The matrix with its columns in another order."""
+        """Return the matrix with its columns in another order."""
         words = self.words.reshape(*self.shape, -1)[:, places]
         return self._replace(words=words.reshape(self.words.shape))
 
@@ -175,7 +175,7 @@ def float_windows(stored: Stored) -> Iterator[NDArray[np.float32]]:
 
 
 def packed_matrix(matrix: PackedMatrix) -> TernaryMatrix:
-    """A packed matrix, unchanged.
+    """Return a packed matrix, unchanged.
 
     :raises FormatError: H104 for code 3, and for a scale that is not a positive number
     """
@@ -198,7 +198,7 @@ def looks_ternary(stored: Stored) -> bool:
 
 
 def _first_rows(stored: Stored) -> NDArray[np.float32]:
-    """The first rows of a float matrix that are not all zeros, or its last rows; about a page of them."""
+    """Return the first rows of a float matrix that are not all zeros, or its last rows; about a page of them."""
     rows, cols = stored.shape
     step = max(1, 4096 // cols)
     some = np.zeros((0, cols), dtype=np.float32)
@@ -232,7 +232,7 @@ def _listed(values: NDArray[np.float32]) -> str:
 
 
 def _asymmetric(rows: NDArray[np.float32]) -> str:
-    """The three values of a group of rows whose groups have three values at most; empty if some have more."""
+    """Return the three values of a group of rows whose groups have three values at most; empty if some have more."""
     for group in (each or rows.shape[1] for each in GROUPS):
         if rows.shape[1] % group or group < 16:
             continue
@@ -246,7 +246,7 @@ def _asymmetric(rows: NDArray[np.float32]) -> str:
 def float_matrix(
     stored: Stored, rule: str, threads: int = 1, room: ReusedMemory | None = None
 ) -> TernaryMatrix | FloatMatrix:
-    """A matrix of floats by a rule.
+    """Return a matrix of floats by a rule.
 
     :param rule: `ternary`, which refuses floats that are not ternary, with one scale or by groups; or `absmean`
     :param room: the memory for the matrix; the next matrix overwrites it
@@ -294,7 +294,7 @@ def _absmean(stored: Stored, threads: int, room: ReusedMemory) -> FloatMatrix:
 
 
 def _whole(stored: Stored) -> TernaryMatrix | None:
-    """The trits of a matrix with one magnitude; None if there are several."""
+    """Return the trits of a matrix with one magnitude; None if there are several."""
     trits = np.empty(stored.shape[0] * stored.shape[1], dtype=np.int8)
     scale, at = np.float32(0), 0
     for part in float_windows(stored):
@@ -332,7 +332,7 @@ def _by_groups(stored: Stored) -> TernaryMatrix:
 
 
 def _grouped(rows: NDArray[np.float32], group: int) -> NDArray[np.float32] | None:
-    """The scale of each group of some rows; None if a group has several magnitudes."""
+    """Return the scale of each group of some rows; None if a group has several magnitudes."""
     count, cols = rows.shape
     if group and cols % group:
         return None

@@ -46,7 +46,7 @@ _TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>")
 
 
 def token_lists(folder: CheckpointFolder, size: int, usual: str, pre: str | None = None) -> TokenLists:
-    """The vocabulary of a checkpoint, from tokenizer.json, else from tokenizer.model.
+    """Return the vocabulary of a checkpoint, from tokenizer.json, else from tokenizer.model.
 
     tokenizer.model is preferred if it has pieces: SentencePiece merges by its scores.
 
@@ -68,7 +68,7 @@ def token_lists(folder: CheckpointFolder, size: int, usual: str, pre: str | None
 
 
 def special_ids(folder: CheckpointFolder, lists: TokenLists) -> dict[str, int]:
-    """The ids of special tokens by the name in their key (`bos`, `eos`, `eot`, `unknown` ...).
+    """Return the ids of special tokens by the name in their key (`bos`, `eos`, `eot`, `unknown` ...).
 
     :raises FormatError: H104 for a token that is not in the vocabulary, and an id beyond it
     """
@@ -97,7 +97,7 @@ def special_ids(folder: CheckpointFolder, lists: TokenLists) -> dict[str, int]:
 
 
 def tokenizer_values(folder: CheckpointFolder, lists: TokenLists) -> dict[str, Any]:
-    """The keys and their values, in the order of files."""
+    """Return the keys and their values, in the order of files."""
     values: dict[str, Any] = {
         "tokenizer.ggml.model": lists.model,
         "tokenizer.ggml.pre": lists.pre,
@@ -138,7 +138,7 @@ _SPACE: Final = chr(ord(" ") + 256)
 def from_tokenizer_json(
     tokenizer: Mapping[str, Any], settings: Mapping[str, Any], size: int, usual: str, pre: str | None
 ) -> TokenLists:
-    """The vocabulary of a tokenizer.json.
+    """Return the vocabulary of a tokenizer.json.
 
     :param settings: tokenizer_config.json
     :param size: rows of the embedding
@@ -169,7 +169,7 @@ def from_tokenizer_json(
 
 
 def _merges(model: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The pairs that are merged; a model has hundreds of thousands, so there is a fast path for valid ones."""
+    """Return the pairs that are merged; a model has hundreds of thousands, so there is a fast path for valid ones."""
     found = model.get("merges")
     if not isinstance(found, list) or len(found) > MOST_MERGES:
         raise refused(f"tokenizer.json has no list of at most {MOST_MERGES:,} merges")
@@ -244,7 +244,7 @@ def _first_and_last(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -
 
 
 def _flattened(part: Any, several: str) -> Iterator[Mapping[str, Any]]:
-    """A part of a tokenizer, or the parts of a sequence."""
+    """Yield a part of a tokenizer, or the parts of a sequence."""
     if isinstance(part, Mapping):
         if part.get("type") == "Sequence":
             found = part.get(several)
@@ -266,7 +266,7 @@ _FIXED: Final = {1: 8, 5: 4}
 
 
 def from_tokenizer_model(data: bytes, settings: Mapping[str, Any], added: Mapping[str, Any], size: int) -> TokenLists:
-    """The vocabulary of a tokenizer.model.
+    """Return the vocabulary of a tokenizer.model.
 
     :param settings: tokenizer_config.json
     :param added: ids by token of added_tokens.json
@@ -316,7 +316,7 @@ def _piece(data: bytes) -> tuple[str, float, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: numbers as int, everything else as its bytes."""
+    """Yield the fields of a message: numbers as int, everything else as its bytes."""
     at = 0
     while at < len(data):
         key, at = _number(data, at)
@@ -338,7 +338,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number with 7 bits in each byte, and the position after it."""
+    """Return a number with 7 bits in each byte, and the position after it."""
     value = shift = 0
     while at < len(data) and shift < 64:
         value |= (data[at] & 0x7F) << shift
@@ -387,7 +387,7 @@ class AddedToken(NamedTuple):
 
 
 def added_tokens(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> list[AddedToken]:
-    """The added tokens of tokenizer.json and of tokenizer_config.json's `added_tokens_decoder`.
+    """Return the added tokens of tokenizer.json and of tokenizer_config.json's `added_tokens_decoder`.
 
     :raises FormatError: H104 for invalid entries, and for two that share an id
     """
@@ -416,7 +416,7 @@ def added_tokens(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> l
 
 
 def by_id(words: Mapping[str, Any], added: list[AddedToken], size: int) -> tuple[list[str], list[int]]:
-    """The tokens by id, and their types; ids of the embedding without a token become `[PADn]`, as in llama.cpp.
+    """Return the tokens by id, and their types; ids of the embedding without a token become `[PADn]`, as in llama.cpp.
 
     :param words: ids by token
     :param size: rows of the embedding
@@ -484,7 +484,7 @@ class CannotTellError(ValueError):
 
 
 def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -> list[list[int]]:
-    """The library's result for texts.
+    """Return the library's result for texts.
 
     :param what: `cuts`, where the pre-tokenizer splits them (in characters), or `ids`
     :raises MissingExtra: without the extra [tokenizer]
@@ -533,7 +533,7 @@ def _require_few_steps(tokenizer: Mapping[str, Any]) -> None:
 
 
 def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, tuple[str, ...]]:
-    """The name of the pre-tokenizer in tokenizer.json, and notes on it.
+    """Return the name of the pre-tokenizer in tokenizer.json, and notes on it.
 
     :param usual: the name that is used if several split equally
     :raises FormatError: H104 if no declared pre-tokenizer splits like it
@@ -554,7 +554,7 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, t
 
 
 def only_pre_tokenizer(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """A tokenizer that splits text like another one, but has only one token."""
+    """Return a tokenizer that splits text like another one, but has only one token."""
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": tokenizer["pre_tokenizer"], "post_processor": None, "decoder": None,

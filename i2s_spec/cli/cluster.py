@@ -63,7 +63,7 @@ def engine_run(
 
 
 def table_of(results: str) -> str:
-    """The name of the table of some results.
+    """Return the name of the table of some results.
 
     :raises click.UsageError: where it would be theirs, or another file has it that is no such table
     """
@@ -135,7 +135,7 @@ def census_command(results: str, form: str | None, output: str | None, force: bo
 
 
 def _text(census: Census) -> Iterator[str]:
-    """The counts as tables."""
+    """Yield the counts as tables."""
     from i2s_spec.draw.terminal import Column, plain, table
 
     yield f"{counted(census.files, 'file')}, {counted(census.findings, 'finding')}"

@@ -240,7 +240,7 @@ def hash_command(
 
 
 def _checksums(file: str, dialect: str, found: Identity) -> Iterator[str]:
-    """The lines of a list on one file, or on all parts of a split model."""
+    """Yield the lines of a list on one file, or on all parts of a split model."""
     from i2s_spec.compare.checksums import line, weights_line
 
     for name, digest in zip(_names_of_parts(file, found) or [file], found.parts or [found.file], strict=True):
@@ -283,7 +283,8 @@ def _check(path: str, threads: int, as_json: bool, quiet: bool) -> int:
 
 
 def _models(files: Iterable[str]) -> Iterator[str]:
-    """The files that are hashed: those of a folder, without later parts of split models whose first part is there.
+    """Yield the files that are hashed: those of a folder, without later parts of split models whose first part is
+    there.
 
     :raises click.UsageError: for a folder without any
     """
@@ -400,7 +401,7 @@ def _document(
 
 
 def _read_base(path: str) -> Fingerprint:
-    """The all-zero rows of a base model.
+    """Return the all-zero rows of a base model.
 
     :raises click.UsageError: for what `--lineage --json` has not printed
     """

@@ -157,12 +157,12 @@ def candidates(group: click.Group, line: str, program: str = "i2s") -> Iterator[
 
 
 def last_word(line: str) -> str:
-    """The word of a line that is being typed, without its quotes."""
+    """Return the word of a line that is being typed, without its quotes."""
     return _split(line)[1]
 
 
 def _split(line: str) -> tuple[list[str], str, bool]:
-    """The finished words of a line, the one that is being typed, and whether it stands in open quotes."""
+    """Return the finished words of a line, the one that is being typed, and whether it stands in open quotes."""
     lex = shlex.shlex(line, posix=True)
     lex.whitespace_split = True
     lex.commenters = ""
@@ -316,7 +316,7 @@ def _is_gguf(path: str) -> bool:
 
 
 def _shown(name: bytes, start: bytes, options: bool) -> str:
-    """A name that begins so and can be shown as it is; empty for others.
+    """Return a name that begins so and can be shown as it is; empty for others.
 
     :param options: whether the verb would take a name that begins with `-` for an option, so that it is not offered
     """

@@ -239,7 +239,7 @@ def _asker(
 
 @contextmanager
 def _folder(vectors: str | None) -> Iterator[Path]:
-    """The folder of vectors, written for this run where none is given."""
+    """Provide the folder of vectors, written for this run where none is given."""
     if vectors is not None:
         yield Path(vectors)
         return
@@ -264,7 +264,7 @@ def _write(reports: dict[str, str], runs: list[RunResult]) -> None:
 
 @contextmanager
 def _bar(total: int, quiet: bool) -> Iterator[Any]:
-    """A bar on stderr while it is a terminal."""
+    """Provide a bar on stderr while it is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda count, result: None
         return
@@ -422,7 +422,7 @@ def mutants(ctx: click.Context, every: bool) -> None:
 
 
 def _mutants() -> Any:
-    """The module that runs the mutants, which is in a checkout and not in the installed package.
+    """Return the module that runs the mutants, which is in a checkout and not in the installed package.
 
     :raises SettingError: if the package does not lie in a checkout
     """

@@ -410,7 +410,7 @@ def quantize_command(
 def _measured(
     path: str, text: str, context: int, most: int | None, pre: str | None, settings: dict[str, Any]
 ) -> Estimate:
-    """The perplexity of a text under a model."""
+    """Return the perplexity of a text under a model."""
     from i2s_spec.model.text.perplexity import chunks, perplexity
 
     with open_model(path, embeds=False, **settings) as opened:

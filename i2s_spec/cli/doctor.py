@@ -112,8 +112,8 @@ def _exit_code(found: Checkup) -> int:
 
 
 def _files(path: str) -> tuple[list[str], int]:
-    """The `*.gguf` files in a folder, in the order of their names, up to `MOST_FILES`; and how many are left out. Empty
-    for what is no folder, and for one without such files."""
+    """Return the `*.gguf` files in a folder, in the order of their names, up to `MOST_FILES`; and how many are left
+    out. Empty for what is no folder, and for one without such files."""
     if not os.path.isdir(path):
         return [], 0
     try:

@@ -183,7 +183,9 @@ def _settings(
 
 @contextmanager
 def _bar(campaign: Campaign, total: int | None, quiet: bool) -> Iterator[Any]:
-    """A bar on stderr while it is a terminal; drawn by this thread alone, since processes are started meanwhile."""
+    """Provide a bar on stderr while it is a terminal; drawn by this thread alone, since processes are started
+    meanwhile.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -129,7 +129,7 @@ def record(
 
 
 def _wanted_first(metadata: Any) -> int | None:
-    """The token that stock tools put before every text, if the file asks for it."""
+    """Return the token that stock tools put before every text, if the file asks for it."""
     first = metadata.get("tokenizer.ggml.bos_token_id")
     return first if metadata.get("tokenizer.ggml.add_bos_token") and isinstance(first, int) else None
 
@@ -230,5 +230,5 @@ def _write(result: Comparison, form: str, output: str | None, force: bool, comma
 
 
 def _shell(path: str) -> str:
-    """A path as a shell takes it, and a terminal too."""
+    """Return a path as a shell takes it, and a terminal too."""
     return shlex.quote(quote(os.fspath(path), limit=400, bare=True))

@@ -125,7 +125,7 @@ def identify_command(
 
 
 def _text(path: str) -> str:
-    """The text for --likelihood; a GGUF file there is FILE in the wrong place."""
+    """Return the text for --likelihood; a GGUF file there is FILE in the wrong place."""
     from i2s_spec.gguf.source import open_regular
 
     if path != "-":
@@ -167,7 +167,7 @@ def _likelihood(file: File, found: Identification, text: str | None, threads: in
 
 
 def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tuple[Any, str]:
-    """The reference as an array, and the tensor that it is about: a .npy file, or a tensor of another file.
+    """Return the reference as an array, and the tensor that it is about: a .npy file, or a tensor of another file.
 
     :raises KeyError, ValueError: where there is no such tensor, or nothing is known of any
     """
@@ -198,7 +198,7 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
 
 
 def _candidates(file: File, tensor: str | None) -> Iterator[Tensor]:
-    """The tensor of that name, or every I2_S tensor that is large enough to decide."""
+    """Yield the tensor of that name, or every I2_S tensor that is large enough to decide."""
     from i2s_spec.inspect.match_dialect import ENOUGH
 
     if tensor is not None:

@@ -121,7 +121,7 @@ def _click_option(name: str, option: Option) -> Callable[[Command], Command]:
 
 
 def asked_for(ctx: click.Context, given: dict[str, Any], *classes: type) -> set[str]:
-    """The names of the declared options that the command line or a variable sets.
+    """Return the names of the declared options that the command line or a variable sets.
 
     Short flags are taken out of the values, and set the options that they stand for.
 
@@ -271,7 +271,7 @@ def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
 
 
 def _checkpoint(path: str, options: Options, root: str = "") -> dict[str, Any]:
-    """The report on a folder of safetensors; what it needs is imported only for one."""
+    """Return the report on a folder of safetensors; what it needs is imported only for one."""
     from i2s_spec.checkpoints.lint_checkpoint import lint_folder
 
     return lint_folder(path, options, root)

@@ -160,7 +160,7 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
 
 
 def _memory(file: File, context: int, kv: str) -> dict[str, Any]:
-    """The sizes that `memory` gives, and where the weights lie on a GPU."""
+    """Return the sizes that `memory` gives, and where the weights lie on a GPU."""
     from i2s_spec.inspect.memory import all_tensors, memory
     from i2s_spec.linter.runtimes.devices import weight_places
 
@@ -281,7 +281,7 @@ def describe() -> dict[str, Any]:
 
 
 def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
-    """The tables of kernels, each of which chooses for itself."""
+    """Return the tables of kernels, each of which chooses for itself."""
     from i2s_spec.codec import blocks_native, float_passes
     from i2s_spec.inspect import survey_reader
     from i2s_spec.layout_inference import profiles
@@ -301,7 +301,7 @@ def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
 
 
 def needs_of_kernels() -> dict[str, list[list[str]]]:
-    """The features that each set of each table asks of a processor."""
+    """Return the features that each set of each table asks of a processor."""
     from i2s_spec.codec import _blocks, _codec, _floats, _survey
     from i2s_spec.layout_inference import _bit_sums
     from i2s_spec.model import _fast, _matmul, _reduce
@@ -318,7 +318,9 @@ def needs_of_kernels() -> dict[str, list[list[str]]]:
 
 
 def _kernels(sets: tuple[isa.KernelSet, ...], needs: list[list[str]]) -> dict[str, Any]:
-    """A table of kernels: the set in use, what those that cannot run miss, and why it is not the one that was asked for."""
+    """Return a table of kernels: the set in use, what those that cannot run miss, and why it is not the one that was
+    asked for.
+    """
     runs = {each.name: each.available for each in sets}
     used, asked = isa.chosen(sets).name, os.environ.get(isa.VARIABLE) or None
     note = None

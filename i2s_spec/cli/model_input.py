@@ -22,7 +22,8 @@ MOST_TEXT = 256 << 20
 
 
 def numerics_option(text: str, default: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option that names a numeric profile, and its old spelling `--profile`, which is accepted for one release.
+    """Return the option that names a numeric profile, and its old spelling `--profile`, which is accepted for one
+    release.
 
     :param text: of the help
     """
@@ -43,7 +44,7 @@ def numerics_option(text: str, default: str | None = None) -> Callable[[Callable
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every verb that runs a model."""
+    """Return the options of every verb that runs a model."""
     command = remote_options(command)
     for option in reversed(
         (
@@ -119,7 +120,8 @@ def open_model(
 
 @contextmanager
 def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[Callable[[int, int], object] | None]:
-    """A bar on stderr that counts tokens or chunks; None where nobody would see it, or there is next to nothing to do.
+    """Provide a bar on stderr that counts tokens or chunks; None where nobody would see it, or there is next to
+    nothing to do.
 
     :param total: how many there are; None for a bar that only moves, until it is told how much there is in all
     """
@@ -140,7 +142,7 @@ def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[
 
 
 def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:
-    """The tokenizer of a model's file; what it had to assume is said on stderr."""
+    """Return the tokenizer of a model's file; what it had to assume is said on stderr."""
     from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(model.file, pre)
@@ -151,7 +153,9 @@ def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:
 
 
 def tokenizer_if_any(model: Any, pre: str | None, quiet: bool) -> Tokenizer | None:
-    """The tokenizer, for showing tokens that were given as ids: None, with a remark, where the file has no usable one."""
+    """Return the tokenizer, for showing tokens that were given as ids: None, with a remark, where the file has no
+    usable one.
+    """
     try:
         tokenizer = tokenizer_of(model, pre, quiet)
         _ = tokenizer.size, tokenizer.vocabulary.types
@@ -173,7 +177,7 @@ class TokenIds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "IDS"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """The ids as a list."""
+        """Return the ids as a list."""
         if isinstance(value, list):
             return value
         words = str(value).replace(",", " ").split()
@@ -186,7 +190,7 @@ class TokenIds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def read_text(path: str) -> str:
-    """The text of a file, or of stdin for `-`.
+    """Return the text of a file, or of stdin for `-`.
 
     :raises SettingError: for text that is too long or not UTF-8
     """
@@ -204,7 +208,7 @@ def read_text(path: str) -> str:
 
 
 def encode(tokenizer: Tokenizer, text: str, **how: Any) -> list[int]:
-    """The ids of a text."""
+    """Return the ids of a text."""
     return tokenizer.encode(text, **how)
 
 

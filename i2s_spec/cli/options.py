@@ -137,7 +137,7 @@ def _limit(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 
 
 def shown(path: str) -> str:
-    """A path as it may be printed, whole."""
+    """Return a path as it may be printed, whole."""
     return quote(path, limit=4096, bare=True)
 
 
@@ -184,7 +184,7 @@ class CallFiles:
 
 
 def call_files() -> CallFiles:
-    """The files of the current call."""
+    """Return the files of the current call."""
     found: CallFiles = click.get_current_context().meta.setdefault(f"{__name__}.files", CallFiles())
     return found
 
@@ -199,7 +199,8 @@ class _InputPath(click.Path):
 
 
 def _of_store(name: str) -> str:
-    """The path of a model in Ollama's store; it is printed on stderr, with the files that are used beside the model.
+    """Return the path of a model in Ollama's store; it is printed on stderr, with the files that are used beside the
+    model.
 
     :raises FormatError: for a model that is not there
     """
@@ -242,7 +243,9 @@ def _refuse_input(target: str, path: str) -> None:
 
 
 def _one_name(path: str) -> str:
-    """The same for all names of a file that will be: links of folders are followed, the file itself is replaced."""
+    """Return the same for all names of a file that will be: links of folders are followed, the file itself is
+    replaced.
+    """
     folder, base = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(folder), base)
 
@@ -276,7 +279,7 @@ def is_report(path: str) -> bool:
 
 
 def report_place(place: str, force: bool) -> str:
-    """The name of a report, which replaces only another report, or with `force` any file but a model.
+    """Return the name of a report, which replaces only another report, or with `force` any file but a model.
 
     :raises click.UsageError: where another file has the name
     """
@@ -363,7 +366,7 @@ def warn_of_programs(target: str, quiet: bool, as_json: bool) -> list[str]:
 
 
 def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
-    """The argument and options of a verb that writes FILE anew.
+    """Return the argument and options of a verb that writes FILE anew.
 
     :param output: what `--output` is
     :param dry_run: what `--dry-run` does
@@ -382,7 +385,8 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
 
 
 def out_argument(name: str) -> Callable[[Command], Command]:
-    """The file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a model.
+    """Return the file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a
+    model.
 
     It stands next to the function.
 

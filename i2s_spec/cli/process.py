@@ -93,7 +93,7 @@ def reader_has_gone() -> NoReturn:
 
 
 def _words(error: FormatError) -> str:
-    """A fault with the file that it is in, where that is known: many calls read more than one."""
+    """Return a fault with the file that it is in, where that is known: many calls read more than one."""
     from i2s_spec.draw.text import fault_words, visible
 
     name = f"{visible(error.file, 4096, bare=True)}: " if error.file is not None else ""
@@ -148,7 +148,7 @@ Progress = Callable[[int, int], object]
 
 @contextmanager
 def progress_bar(what: str, quiet: bool = False) -> Iterator[Progress | None]:
-    """A bar that goes away when the work is done; None where nobody would see it.
+    """Provide a bar that goes away when the work is done; None where nobody would see it.
 
     :param what: the word before the bar, such as `converting`
     """

@@ -109,7 +109,7 @@ def fix_command(
 def _key_edits(
     values: tuple[str, ...], files: tuple[str, ...], names: tuple[str, ...], deleted: tuple[str, ...]
 ) -> KeyEdits | None:
-    """The edits that options ask for; None without any.
+    """Return the edits that options ask for; None without any.
 
     :raises ValueError: for what does not parse, and a file that is no text
     :raises OSError: for a file that cannot be read

@@ -74,7 +74,7 @@ def same_output(shown: str, printed: str) -> bool:
 
 
 def without_counts(text: str) -> str:
-    """A text in which letters stand for what every new rule or layout changes.
+    """Return a text in which letters stand for what every new rule or layout changes.
 
     >>> without_counts("864 bytes, 1,223 rules checked")
     '864 bytes, N rules checked'
@@ -92,7 +92,7 @@ def _written(stream: io.TextIOWrapper) -> bytes:
 
 @contextmanager
 def _plain() -> Iterator[None]:
-    """An environment in which nothing is set that this program asks for."""
+    """Provide an environment in which nothing is set that this program asks for."""
     before = dict(os.environ)
     for name in [name for name in before if name.startswith("I2S_") or name == "FORCE_COLOR"]:
         del os.environ[name]

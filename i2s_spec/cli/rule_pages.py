@@ -78,7 +78,7 @@ class Shown(NamedTuple):
 
 @cache
 def shown(rule: Rule) -> Shown:
-    """A rule at work.
+    """Return a rule at work.
 
     :raises MissingExtra: where a command cannot be run without an extra
     """
@@ -97,7 +97,7 @@ def shown(rule: Rule) -> Shown:
 
 
 def _met(situation: Situation, folder: Path) -> Shown:
-    """A rule that a command meets."""
+    """Return a rule that a command meets."""
     if situation.needs is not None and find_spec(situation.needs[0]) is None:
         raise MissingExtra(*situation.needs[1:])
     for name, make in situation.files.items():
@@ -110,7 +110,9 @@ def _met(situation: Situation, folder: Path) -> Shown:
 
 
 def _broken(rule: Rule, folder: Path) -> Shown:
-    """A rule with broken copies: of them the first that has no other fault and, if that is declared, is repaired."""
+    """Return a rule with broken copies: of them the first that has no other fault and, if that is declared, is
+    repaired.
+    """
     repair: _Repair | None = None
     for case in sorted((case for case in CASES if case.code == rule.code), key=lambda case: len(case.also)):
         name, data = f"{rule.code}-{case.name}.gguf", case.data
@@ -140,7 +142,7 @@ class _Repair(NamedTuple):
 
 
 def _repair_of(rule: Rule, path: Path) -> _Repair:
-    """The repair of a rule's finding in a file, with its own option where it does not fit without."""
+    """Return the repair of a rule's finding in a file, with its own option where it does not fit without."""
     chosen()  # which loads the repairs
     declared, unsafe = REPAIRS[rule.code], rule.fix is Fix.UNSAFE
     select = (rule.code,) if declared.by_name else ()
@@ -156,7 +158,7 @@ def _repair_of(rule: Rule, path: Path) -> _Repair:
 
 
 def _compared(rule: Rule, pair: ReferenceCase, folder: Path) -> Shown:
-    """A rule that only another file of the same model shows to be broken."""
+    """Return a rule that only another file of the same model shows to be broken."""
     name = f"{rule.code}-{pair.name}.gguf"
     (folder / name).write_bytes(pair.data)
     (folder / SOUND).write_bytes(pair.reference)
@@ -219,7 +221,7 @@ def _difference(data: bytes, base: bytes, name: str, folder: Path) -> tuple[str,
 
 @lru_cache(maxsize=16)
 def _opened(data: bytes) -> File | None:
-    """A file, perhaps with a fault; None for what is not a GGUF file."""
+    """Return a file, perhaps with a fault; None for what is not a GGUF file."""
     try:
         return File(BufferSource(data))
     except FormatError:
@@ -227,7 +229,9 @@ def _opened(data: bytes) -> File | None:
 
 
 def _same_place(data: bytes, path: str, base: bytes) -> str | None:
-    """The path in the sound file of what a path of a broken one leads to: in the record of the same name, if it has one."""
+    """Return the path in the sound file of what a path of a broken one leads to: in the record of the same name, if
+    it has one.
+    """
     met, name = _PATH.fullmatch(path), _record_name(data, path)
     if met is not None and name is not None and met[3] not in (".key", ".name"):  # else the name itself is wrong
         file = _opened(base)
@@ -239,7 +243,7 @@ def _same_place(data: bytes, path: str, base: bytes) -> str | None:
 
 
 def _such_place(path: str, base: bytes) -> str | None:
-    """The first path in the sound file that differs from another one in numbers only."""
+    """Return the first path in the sound file that differs from another one in numbers only."""
     met, file = _PATH.fullmatch(path), _opened(base)
     if met is None or file is None:
         return None
@@ -256,7 +260,9 @@ def _names(file: File, table: str) -> list[bytes]:
 
 
 def _record_name(data: bytes, path: str) -> bytes | None:
-    """The name of the key or tensor that a path leads into; None where it leads to neither, or that cannot be read."""
+    """Return the name of the key or tensor that a path leads into; None where it leads to neither, or that cannot be
+    read.
+    """
     met, file = _PATH.fullmatch(path), _opened(data)
     if met is None or file is None:
         return None
@@ -268,7 +274,7 @@ def _record_name(data: bytes, path: str) -> bytes | None:
 
 @lru_cache(maxsize=16)
 def _nodes(data: bytes, path: str) -> list[FieldNode]:
-    """The field at a path, and those in it."""
+    """Return the field at a path, and those in it."""
     file = _opened(data)
     try:
         every = [] if file is None else target(file, path, None, True).nodes
@@ -278,7 +284,7 @@ def _nodes(data: bytes, path: str) -> list[FieldNode]:
 
 
 def _node(data: bytes, path: str) -> FieldNode | None:
-    """The field at a path; of a text the characters without their count."""
+    """Return the field at a path; of a text the characters without their count."""
     nodes = _nodes(data, path)
     exact = [node for node in nodes if node.path in (path, f"{path}.text")]
     return exact[-1] if exact else nodes[0] if nodes else None
@@ -290,7 +296,7 @@ def _bytes_at(data: bytes, path: str) -> bytes | None:
 
 
 def _first_difference(data: bytes, path: str, base: bytes) -> str | None:
-    """The path in the sound file of the first field, in what a path leads to, that has another value there."""
+    """Return the path in the sound file of the first field, in what a path leads to, that has another value there."""
     for node in _nodes(data, path):
         there = _same_place(data, node.path, base) if is_leaf(node) else None
         if there is not None and _bytes_at(base, there) != data[node.start : node.stop]:
@@ -300,7 +306,9 @@ def _first_difference(data: bytes, path: str, base: bytes) -> str | None:
 
 
 def _lines(base: bytes, there: str, data: bytes = b"", path: str = "", name: str = "") -> str:
-    """The lines of a place in the form of a finding; of weights also what is in them, there and in the broken file."""
+    """Return the lines of a place in the form of a finding; of weights also what is in them, there and in the broken
+    file.
+    """
     file, node = _opened(base), _node(base, there)
     assert file is not None
     assert node is not None
@@ -354,7 +362,7 @@ def _weights(data: bytes, path: str) -> str:
 
 
 def _short(transcript: str, most: int = MOST_LINES) -> str:
-    """A transcript with no more lines than a page has room for."""
+    """Return a transcript with no more lines than a page has room for."""
     lines = transcript.splitlines()
     if len(lines) <= most:
         return transcript
@@ -364,7 +372,7 @@ def _short(transcript: str, most: int = MOST_LINES) -> str:
 
 
 def as_text(example: Shown) -> str:
-    """The example for the terminal."""
+    """Return the example for the terminal."""
     lines = []
     for word, says, text in _parts(example):
         lines += [f"{word + ':':<12}{says}", *(f"    {line}".rstrip() for line in text.splitlines())]
@@ -372,7 +380,7 @@ def as_text(example: Shown) -> str:
 
 
 def example_markdown(example: Shown) -> str:
-    """The example as it stands on the page of its rule."""
+    """Return the example as it stands on the page of its rule."""
     parts = ["## Before and after", ""]
     for word, says, text in _parts(example):
         parts += [f"**{word}:** {says}", ""]
@@ -436,7 +444,7 @@ class Section(NamedTuple):
 
 
 def slug(heading: str) -> str:
-    """The anchor that Python-Markdown gives a heading."""
+    """Return the anchor that Python-Markdown gives a heading."""
     plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode("ascii")
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
 
@@ -467,7 +475,9 @@ def pages(chapters: Path) -> dict[str, str]:
 
 
 def words(rule: Rule) -> str:
-    """The words of a page before links are added, which are those of `i2s explain --example --format markdown`."""
+    """Return the words of a page before links are added, which are those of `i2s explain --example --format
+    markdown`.
+    """
     return as_markdown(rule) + "\n" + example_markdown(shown(rule))
 
 
@@ -566,7 +576,7 @@ def _family_anchor(letter: str) -> str:
 
 
 def _clause(clause: str, known: dict[str, Section], with_title: bool = False) -> str:
-    """A clause as a link to its section, or as its number where its chapter is not written."""
+    """Return a clause as a link to its section, or as its number where its chapter is not written."""
     section = known.get(clause)
     if section is None:
         return clause

@@ -239,7 +239,7 @@ _WRITTEN = Path("build", "spec")
 
 
 def checkout() -> Path:
-    """The folder of the checkout that this package was imported from, or that one stands in.
+    """Return the folder of the checkout that this package was imported from, or that one stands in.
 
     Then `i2s_site`, which is in it, can be imported.
 

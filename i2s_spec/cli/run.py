@@ -389,7 +389,7 @@ def chat(model: Any, sampling: Sampling, options: dict[str, Any]) -> None:
 
 
 def _line() -> str | None:
-    """The next message; None where there are no more. A terminal gets a prompt for it, on stderr."""
+    """Return the next message; None where there are no more. A terminal gets a prompt for it, on stderr."""
     if sys.stdin.isatty():
         sys.stderr.write("> ")
         sys.stderr.flush()

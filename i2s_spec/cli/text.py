@@ -253,7 +253,7 @@ def _embedding(model: Any, tokens: list[int]) -> Any:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines that are not empty; ends as on any system."""
+    """Return the lines that are not empty; ends as on any system."""
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
 
 

@@ -80,7 +80,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A verb by its name; of one that does not exist, those that are spelled like it."""
+        """Return a verb by its name; of one that does not exist, those that are spelled like it."""
         if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
@@ -146,7 +146,7 @@ def _show(error: click.ClickException) -> None:
 
 
 def command_line(ctx: click.Context) -> str:
-    """The command of a context, with the arguments and options that were given on the command line."""
+    """Return the command of a context, with the arguments and options that were given on the command line."""
     words = ["i2s", *ctx.command_path.split()[1:]] if ctx.parent is not None else ["i2s", ctx.command.name or ""]
     options = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Option)]
     for option in options:
@@ -158,7 +158,7 @@ def command_line(ctx: click.Context) -> str:
 
 
 def _given(ctx: click.Context, option: click.Option) -> Iterator[str]:
-    """An option as it is written, with its values; nothing where it was not given."""
+    """Yield an option as it is written, with its values; nothing where it was not given."""
     name = option.name or ""
     if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return

@@ -94,14 +94,14 @@ class Blocks:
         return each[:, :front], each[:, front:].reshape(self.rows, self.cols // self.layout.block, self.layout.nbytes)
 
     def scale_bytes(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The bytes of the scales, [groups, bytes of one], a view."""
+        """Return the bytes of the scales, [groups, bytes of one], a view."""
         front, blocks = self.rows_of(data)
         scale = self.layout.scale
         place = slice(scale.offset, scale.offset + scale.nbytes)
         return (front if scale.per == "row" else blocks.reshape(self.count, self.layout.nbytes))[:, place]
 
     def take(self, data: Any) -> NDArray[np.uint8]:
-        """The bytes of a buffer, which must be as many as the tensor has.
+        """Return the bytes of a buffer, which must be as many as the tensor has.
 
         :raises ValueError: for another number
         """
@@ -115,7 +115,7 @@ class Blocks:
 
 
 def blocks_of(shape: Sequence[int], type: str) -> Blocks:
-    """The blocks of a tensor of a shape, in NumPy's order; every row is whole blocks.
+    """Return the blocks of a tensor of a shape, in NumPy's order; every row is whole blocks.
 
     :raises ValueError: for types without blocks, shapes without elements, and rows that are not whole blocks
     """
@@ -131,24 +131,24 @@ def blocks_of(shape: Sequence[int], type: str) -> Blocks:
 
 
 def scale_dtype(layout: BlockLayout, byte_order: ByteOrder) -> np.dtype[Any]:
-    """The float that a scale of the layout is, in a file's byte order."""
+    """Return the float that a scale of the layout is, in a file's byte order."""
     return np.dtype(order_prefix(byte_order) + _FLOATS[layout.scale.type])
 
 
 def read_scales(data: Any, shape: Sequence[int], type: str, byte_order: ByteOrder = "little") -> NDArray[np.float32]:
-    """The scale of each group of a tensor, float32 [groups]; what float16 holds, float32 holds exactly."""
+    """Return the scale of each group of a tensor, float32 [groups]; what float16 holds, float32 holds exactly."""
     tensor = blocks_of(shape, type)
     return scales_of(tensor, tensor.take(data), byte_order)
 
 
 def scales_of(tensor: Blocks, raw: NDArray[np.uint8], byte_order: ByteOrder) -> NDArray[np.float32]:
-    """The scale of each group, float32 [groups]."""
+    """Return the scale of each group, float32 [groups]."""
     scales = np.ascontiguousarray(tensor.scale_bytes(raw)).view(scale_dtype(tensor.layout, byte_order))
     return scales.reshape(-1).astype(np.float32)
 
 
 def stored_scales(tensor: Blocks, scales: ArrayLike, byte_order: ByteOrder) -> NDArray[np.uint8]:
-    """The bytes of scales as a file holds them, [groups, bytes of one].
+    """Return the bytes of scales as a file holds them, [groups, bytes of one].
 
     :param scales: one for all groups, or one for each. An array of the float type of the layout is stored bit for bit;
         what is rounded to it goes to the nearest, ties to even
@@ -196,7 +196,7 @@ _WORDS: Final = {"reject": "reject", "zero": "zero", "plus-two": "plus-two"}
 
 
 def pack(values: ArrayLike, scales: ArrayLike, type: str, *, byte_order: ByteOrder = "little") -> bytes:
-    """The bytes of a tensor.
+    """Return the bytes of a tensor.
 
     :param values: integers -1, 0 and +1, and +2 where the type has a code for it, [..., ne0]
     :param scales: what +1 stands for: one for all groups, or one for each; as `blocks.stored_scales` says
@@ -227,7 +227,7 @@ def unpack(
     byte_order: ByteOrder = "little",
     unused_code: UnusedCode | None = None,
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The weights without their scales, and the scale of each group.
+    """Return the weights without their scales, and the scale of each group.
 
     :param data: the bytes of a tensor, anything with the buffer protocol
     :param shape: of the tensor, in NumPy's order
@@ -262,7 +262,8 @@ def dequantize(
     byte_order: ByteOrder = "little",
     unused_code: UnusedCode | None = None,
 ) -> NDArray[np.float32]:
-    """The weights of a tensor: each its code minus 1, times the scale of its group, one multiplication of float32.
+    """Return the weights of a tensor: each its code minus 1, times the scale of its group, one multiplication of
+    float32.
 
     The parameters and errors are those of `unpack`.
     """
@@ -307,7 +308,7 @@ def unused_code_answer(layout: BlockLayout, unused_code: UnusedCode | None) -> U
 
 
 def unused_code_error(tensor: Blocks, count: int, first: int) -> UnusedCodeError:
-    """The error for code 3 where it is rejected."""
+    """Return the error for code 3 where it is rejected."""
     return UnusedCodeError(FOURTH_CODE, str(tensor.layout), count, first, tensor.cols)
 
 
@@ -331,13 +332,13 @@ def require_values(array: NDArray[Any], tensor: Blocks) -> None:
 
 @cache
 def _places(layout: BlockLayout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The byte and the place of each element of a block."""
+    """Return the byte and the place of each element of a block."""
     found = np.array([layout.find(k) for k in range(layout.block)], dtype=np.int64)
     return found[:, 0], found[:, 1]
 
 
 def _codes(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
-    """The code of each element of blocks [..., bytes], int16 [..., elements]."""
+    """Return the code of each element of blocks [..., bytes], int16 [..., elements]."""
     at, where = _places(layout)
     held = blocks[..., at].astype(np.int32)
     if layout.coding == "bits":
@@ -346,7 +347,7 @@ def _codes(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
 
 
 def _encoded(codes: NDArray[np.int16], layout: BlockLayout) -> NDArray[np.uint8]:
-    """The bytes of blocks from the codes of their elements; 0 where a scale will be."""
+    """Return the bytes of blocks from the codes of their elements; 0 where a scale will be."""
     at, where = _places(layout)
     number = np.zeros((*codes.shape[:-1], layout.nbytes), dtype=np.int32)
     step = 1 << where if layout.coding == "bits" else 3 ** (DIGITS_PER_BYTE - 1 - where)

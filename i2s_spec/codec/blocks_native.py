@@ -54,7 +54,7 @@ def pack(
     out: Any = None,
     threads: int = 1,
 ) -> Any:
-    """The bytes of a tensor; as `blocks.pack`, which says what the other parameters are.
+    """Return the bytes of a tensor; as `blocks.pack`, which says what the other parameters are.
 
     :param out: a writable buffer of exactly the result's size, which is returned instead of bytes
     :param threads: how many threads may work on it
@@ -99,7 +99,7 @@ def unpack(
     out: NDArray[np.int8] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The weights without their scales, and the scale of each group; as `blocks.unpack`.
+    """Return the weights without their scales, and the scale of each group; as `blocks.unpack`.
 
     :param out: a contiguous int8 array of the shape, which is filled and returned
     :param threads: how many threads may work on it
@@ -144,7 +144,7 @@ def dequantize(
     out: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> NDArray[np.float32]:
-    """The weights of a tensor, one multiplication of float32 each; as `blocks.dequantize`.
+    """Return the weights of a tensor, one multiplication of float32 each; as `blocks.dequantize`.
 
     :param out: a contiguous float32 array of the shape, which is filled and returned
     :param threads: how many threads may work on it
@@ -188,7 +188,7 @@ def histogram(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -
 
 
 def read_scales(data: Any, shape: Sequence[int], type: str, byte_order: ByteOrder = "little") -> NDArray[np.float32]:
-    """The scale of each group of a tensor, float32 [groups]; as `blocks.read_scales`."""
+    """Return the scale of each group of a tensor, float32 [groups]; as `blocks.read_scales`."""
     tensor = blocks_of(shape, type)
     return _scales(tensor, tensor.take(data), byte_order)
 
@@ -208,7 +208,7 @@ def _scales(tensor: Blocks, raw: NDArray[np.uint8], byte_order: ByteOrder) -> ND
 
 
 def _part_of(tensor: Blocks, raw: NDArray[np.uint8], first: int, last: int) -> tuple[NDArray[np.uint8], int, int]:
-    """The bytes of rows, or of blocks where these have scales of their own, and which elements they are."""
+    """Return the bytes of rows, or of blocks where these have scales of their own, and which elements they are."""
     by_row = tensor.layout.scale.per == "row"
     width, elements = (raw.size // tensor.rows, tensor.cols) if by_row else (tensor.layout.nbytes, tensor.layout.block)
     return raw[first * width : last * width], first * elements, last * elements
@@ -313,7 +313,7 @@ def dequantize_apart(
 def fetching(
     layout: BlockLayout, rows: int, cols: int, read: Callable[[int, int], bytes]
 ) -> Callable[[int, int], bytes]:
-    """Gives windows from one place to another, both of whole rows.
+    """Give windows from one place to another, both of whole rows.
 
     :param layout: with scales that are apart
     :param read: gives so many bytes of the tensor, from an offset on
@@ -331,7 +331,7 @@ def fetching(
 
 
 def in_file_order(layout: BlockLayout, cols: int, windows: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of the whole tensor, of windows in order: the codes of all, then the scales, then 32 zeros.
+    """Yield the bytes of the whole tensor, of windows in order: the codes of all, then the scales, then 32 zeros.
 
     Of a layout whose scales are not apart, the windows as they are.
     """
@@ -359,7 +359,7 @@ def in_file_order(layout: BlockLayout, cols: int, windows: Iterator[bytes]) -> I
 
 
 def quantize(weights: ArrayLike, type: str, *, byte_order: ByteOrder = "little") -> bytes:
-    """The bytes that the type's own quantizer makes of floats.
+    """Return the bytes that the type's own quantizer makes of floats.
 
     :param weights: floats of any width, or bfloat16 as its bits in uint16, [..., ne0]
     :param type: the name of a type of `schema.blocks`
@@ -387,7 +387,7 @@ def quantize(weights: ArrayLike, type: str, *, byte_order: ByteOrder = "little")
 
 
 def _largest(part: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The largest magnitude of each group.
+    """Return the largest magnitude of each group.
 
     :raises ValueError: where it is not a number
     """
@@ -398,7 +398,7 @@ def _largest(part: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rounded(part: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The weights over the largest magnitude of their block, rounded, and that magnitude."""
+    """Return the weights over the largest magnitude of their block, rounded, and that magnitude."""
     largest = _largest(part)
     with np.errstate(all="ignore"):
         gain = np.float32(1) / largest
@@ -409,7 +409,7 @@ def _rounded(part: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.fl
 
 
 def _halved(part: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The signs of the weights that are at least half the largest magnitude of their row, and that magnitude."""
+    """Return the signs of the weights that are at least half the largest magnitude of their row, and that magnitude."""
     largest = _largest(part)
     least = np.float32(0.5) * largest[:, None]
     # Of a row of zeros nothing is below the half, and what is not negative counts as +1.

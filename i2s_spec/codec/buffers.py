@@ -44,7 +44,7 @@ def packed(kind: str, numbers: Collection[Any]) -> memoryview[Any]:
 
 
 def as_kind(data: Any, kind: str) -> memoryview[Any]:
-    """The bytes of a buffer as numbers of a kind."""
+    """Return the bytes of a buffer as numbers of a kind."""
     made: Any = memoryview(data)
     return cast("memoryview[Any]", made.cast(kind))
 

@@ -80,7 +80,7 @@ def convert(
     target_order: ByteOrder | None = None,
     threads: int = 1,
 ) -> Converted:
-    """A tensor in another type, with the same weights.
+    """Return a tensor in another type, with the same weights.
 
     :param data: the bytes of the tensor, for I2_S with its tail
     :param shape: of the tensor, in NumPy's order
@@ -120,7 +120,7 @@ def convert(
 def regroup(
     values: NDArray[np.int8], scales: NDArray[np.float32], group: int, target: int, name: str
 ) -> NDArray[np.float32]:
-    """The scales of groups of another size.
+    """Return the scales of groups of another size.
 
     :param values: the weights without their scales
     :param scales: one for each `group` elements; `target` elements are to share one
@@ -149,7 +149,7 @@ def regroup(
 
 
 def rounding_of(scales: NDArray[np.float32], stored: NDArray[Any]) -> float:
-    """The largest relative error between scales and what is stored for them; 0 where nothing was rounded."""
+    """Return the largest relative error between scales and what is stored for them; 0 where nothing was rounded."""
     exact, retained = scales.astype(np.float64), stored.astype(np.float64)
     apart = np.abs(retained - exact)
     with np.errstate(all="ignore"):
@@ -184,7 +184,7 @@ class NotTernaryError(ValueError):
 def pack_blocks(
     trits: NDArray[np.int8], scale: float | np.float32, type: str, byte_order: ByteOrder = "little"
 ) -> bytes:
-    """The bytes of trits with one scale for all.
+    """Return the bytes of trits with one scale for all.
 
     :param trits: -1, 0 and +1, int8 [..., ne0]; ne0 is a multiple of the type's block
     :param scale: what +1 stands for; stored in the type's float, rounded to nearest, ties to even
@@ -204,7 +204,7 @@ def pack_blocks(
 def unpack_blocks(
     data: Any, shape: Sequence[int], type: str, byte_order: ByteOrder = "little"
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The trits of each element and the scale of each group.
+    """Return the trits of each element and the scale of each group.
 
     :param data: the bytes of the tensor, or of whole rows of it, anything with the buffer protocol
     :param shape: of the elements, [..., ne0]
@@ -228,7 +228,7 @@ def unpack_blocks(
 
 
 def scales_in_use(trits: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The different scales of groups that hold a weight other than 0, sorted; those of the others mean nothing.
+    """Return the different scales of groups that hold a weight other than 0, sorted; those of the others mean nothing.
 
     :param trits: of whole groups
     :param scales: one for each group
@@ -238,7 +238,7 @@ def scales_in_use(trits: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArr
 
 
 def stored_scale(scale: float | np.float32, type: str) -> Any:
-    """A scale in the float that a type stores, rounded to nearest, ties to even: a NumPy scalar.
+    """Return a scale in the float that a type stores, rounded to nearest, ties to even: a NumPy scalar.
 
     :raises ValueError: for infinities and NaN, and for what becomes one, or becomes 0
     """
@@ -246,6 +246,6 @@ def stored_scale(scale: float | np.float32, type: str) -> Any:
 
 
 def half_scale(scale: float | np.float32) -> np.float16:
-    """A scale as float16, as `stored_scale` has it."""
+    """Return a scale as float16, as `stored_scale` has it."""
     half: np.float16 = stored_scale(scale, "TQ2_0")
     return half

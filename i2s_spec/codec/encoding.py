@@ -160,7 +160,9 @@ class Form:
         return element // kind.block * kind.bytes
 
     def matrix(self, count: int) -> tuple[int, int]:
-        """The shape that a window of so many elements has for the codec: whole rows where the layout packs those."""
+        """Return the shape that a window of so many elements has for the codec: whole rows where the layout packs
+        those.
+        """
         if self._has_row_scales or (self.type == "I2_S" and self.dialect.layout.row_block > 1):
             return count // self.cols, self.cols
         return 1, count
@@ -175,7 +177,7 @@ class Form:
         return self.type in BLOCK_TYPES and BLOCK_TYPES[self.type].scale.per == "row"
 
     def decode(self, data: bytes, count: int, unused: Literal["reject", "zero"] = "reject") -> Decoded:
-        """The trits of a window, from its bytes (for I2_S without the tail).
+        """Return the trits of a window, from its bytes (for I2_S without the tail).
 
         :param count: elements of the window
         :param unused: whether the unused code is an error or 0
@@ -372,7 +374,7 @@ class Trits:
             raise self._counted(error) from None
 
     def parts(self, threads: int = 1) -> Iterator[NDArray[np.int8]]:
-        """The trits of each window, flat; see `mapped`."""
+        """Return the trits of each window, flat; see `mapped`."""
         return self.mapped(lambda trits: trits, threads)
 
     def whole(self, threads: int = 1) -> tuple[NDArray[np.int8], np.float32]:
@@ -390,7 +392,7 @@ class Trits:
         return trits.reshape(form.shape), scale
 
     def payload(self, unit: int = 1) -> Iterator[bytes]:
-        """The bytes of each window, as they are; of I2_S without the tail."""
+        """Return the bytes of each window, as they are; of I2_S without the tail."""
         return (data for _, _, data in self._fetched(unit))
 
     def _fetched(self, unit: int = 1) -> Iterator[tuple[int, int, bytes]]:
@@ -406,7 +408,7 @@ class Trits:
             raise UnusedCodeError(error.code, error.code_map, error.count, first, self.form.cols) from None
 
     def _counted(self, error: UnusedCodeError) -> UnusedCodeError:
-        """The same error, with what comes in all windows."""
+        """Return the same error, with what comes in all windows."""
         count = 0
         for window in self._fetched():
             try:
@@ -468,7 +470,7 @@ class Rounding(NamedTuple):
 
 
 def worst_of(*roundings: Rounding) -> Rounding:
-    """The rounding with the largest relative change, the first of equals, with the number of all scales."""
+    """Return the rounding with the largest relative change, the first of equals, with the number of all scales."""
     worst = max(roundings, key=lambda each: abs(each.relative))
     return worst._replace(scales=sum(each.scales for each in roundings))
 
@@ -478,7 +480,7 @@ NO_SCALES: Final = Rounding(0.0, 0.0, 0)
 
 
 def rounding(scale: float | np.float32, type: str) -> Rounding:
-    """The scale that a type stores.
+    """Return the scale that a type stores.
 
     :param type: a type that can store trits
     :raises ValueError: for a scale that it cannot hold
@@ -497,7 +499,7 @@ def rounding(scale: float | np.float32, type: str) -> Rounding:
 
 
 def _bfloat16(value: np.float32) -> np.float32:
-    """A float32 rounded to bfloat16, to nearest, ties to even."""
+    """Return a float32 rounded to bfloat16, to nearest, ties to even."""
     bits = int(np.array([value]).view(np.uint32)[0])
     if bits & 0x7FFFFFFF > 0x7F800000:  # a NaN keeps its sign and stays a NaN
         return value

@@ -66,7 +66,8 @@ def sum_runs_reference(words: NDArray[np.uint8], type: str, rows: int, out: NDAr
 
 
 def least_one(gain: np.float32, type: str) -> int:
-    """The bits of the least magnitude that rounds to 1 or more when `gain` multiplies it, infinity's where none does.
+    """Return the bits of the least magnitude that rounds to 1 or more when `gain` multiplies it, infinity's where
+    none does.
 
     Products of floats with a gain that is not negative never fall while the float grows, so that this is found by halving.
 
@@ -83,7 +84,7 @@ def least_one(gain: np.float32, type: str) -> int:
 
 
 def cut_words_reference(words: NDArray[np.uint8], type: str, least: int) -> NDArray[np.int8]:
-    """The trit of each word: 0 below the magnitude with the bits `least`, else the sign.
+    """Return the trit of each word: 0 below the magnitude with the bits `least`, else the sign.
 
     :param words: the bytes of finite words
     :returns: int8, flat
@@ -140,7 +141,7 @@ def sum_runs(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.flo
 
 
 def cut_words(words: NDArray[np.uint8], type: str, least: int) -> NDArray[np.int8]:
-    """The trit of each word; as `float_passes.cut_words`."""
+    """Return the trit of each word; as `float_passes.cut_words`."""
     trits = np.empty(words.size // width_of(type), dtype=np.int8)
     check_sizes(words, type, trits.size)
     _floats.cut(chosen(kernel_sets()).row, _floats.KINDS[type], words, least, trits)
@@ -201,7 +202,9 @@ def restore(z: NDArray[np.float32], block: int, signs: Sequence[int] | None = No
 
 
 def fold(weights: NDArray[np.float32], block: int, signs: Sequence[int] | None = None) -> NDArray[np.float32]:
-    """The weights [rows, width] whose product with `rotate(x)` is that of `weights` with x: rows rotated as inputs are."""
+    """Return the weights [rows, width] whose product with `rotate(x)` is that of `weights` with x: rows rotated as
+    inputs are.
+    """
     return rotate(weights, block, signs)
 
 

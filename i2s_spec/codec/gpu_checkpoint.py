@@ -27,7 +27,7 @@ OFFSET: Final = 2
 
 
 def pack(trits: ArrayLike) -> bytes:
-    """The codes of a matrix.
+    """Return the codes of a matrix.
 
     :param trits: integers -1, 0 and +1 of shape [rows, columns], whole tiles of 16 x 32
     :raises ValueError: for another shape, and for other numbers
@@ -46,7 +46,7 @@ def pack(trits: ArrayLike) -> bytes:
 
 
 def unpack(data: Any, shape: tuple[int, int]) -> NDArray[np.int8]:
-    """The trits of a matrix: int8 of `shape`.
+    """Return the trits of a matrix: int8 of `shape`.
 
     :param data: the bytes of the matrix, a quarter of its elements
     :param shape: rows and columns, whole tiles of 16 x 32

@@ -32,7 +32,9 @@ class KernelSet(NamedTuple):
 
 
 def table(rows: Iterable[tuple[str, bool]]) -> tuple[KernelSet, ...]:
-    """The sets of a table of kernels, from their names and whether this processor can run each; the slowest first."""
+    """Return the sets of a table of kernels, from their names and whether this processor can run each; the slowest
+    first.
+    """
     return tuple(KernelSet(row, name, available) for row, (name, available) in enumerate(rows))
 
 
@@ -70,7 +72,8 @@ def check() -> None:
 
 
 def chosen(sets: tuple[KernelSet, ...] | None = None) -> KernelSet:
-    """The set in use: what I2S_ISA names or the next one below it, else the fastest; one that this processor can run.
+    """Return the set in use: what I2S_ISA names or the next one below it, else the fastest; one that this processor
+    can run.
 
     :param sets: of another table than the codec's, the slowest first
     :raises SettingError: where I2S_ISA names a set that was not compiled, or that this processor can run in no table
@@ -79,7 +82,7 @@ def chosen(sets: tuple[KernelSet, ...] | None = None) -> KernelSet:
 
 
 def row_of(sets: Callable[[], tuple[KernelSet, ...]]) -> int:
-    """The row of the set in use, of the table that a function gives: `chosen` for who asks often.
+    """Return the row of the set in use, of the table that a function gives: `chosen` for who asks often.
 
     :raises SettingError: as `chosen` does
     """
@@ -100,7 +103,7 @@ def _chosen(sets: tuple[KernelSet, ...], name: str) -> KernelSet:
 
 
 def _beneath(name: str, all_names: tuple[tuple[str, bool], ...]) -> list[str]:
-    """The names up to this one."""
+    """Return the names up to this one."""
     known = [each for each, _ in all_names]
     if name not in known:
         raise SettingError(f"{VARIABLE} is {quote(name)}; there are {', '.join(known)}")

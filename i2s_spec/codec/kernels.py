@@ -74,7 +74,7 @@ class RunLayout(NamedTuple):
 
 @lru_cache(maxsize=64)
 def run_layout(layout: Layout, rows: int, cols: int) -> RunLayout:
-    """The runs of a layout in a matrix, from its formulas: a run ends where the shift changes first.
+    """Return the runs of a layout in a matrix, from its formulas: a run ends where the shift changes first.
 
     :raises ValueError: for a layout without runs, about which `is_runs` is asked before
     """
@@ -282,7 +282,7 @@ _Result = TypeVar("_Result")
 def in_order(
     function: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int = 1
 ) -> Iterator[_Result]:  # fmt: skip
-    """The results of a function for each part, in order.
+    """Yield the results of a function for each part, in order.
 
     Parts are taken from their iterator by the caller's thread, so that what reads them need not be safe for threads. No
     more than two for each thread are under way, whatever their number. A single part is worked on in the caller's thread:

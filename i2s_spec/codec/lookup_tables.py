@@ -54,7 +54,7 @@ class Tiles(NamedTuple):
 def unpack_tl1(
     data: Any, shape: Sequence[int], tiles: Tiles, byte_order: ByteOrder = "little"
 ) -> tuple[NDArray[np.int8], np.float32]:
-    """The trits and the scale of a TL1 tensor.
+    """Return the trits and the scale of a TL1 tensor.
 
     :param data: its bytes, with the tail
     :param shape: (rows, cols)
@@ -82,7 +82,7 @@ def unpack_tl1(
 def unpack_tl2(
     data: Any, shape: Sequence[int], tiles: Tiles, byte_order: ByteOrder = "little"
 ) -> tuple[NDArray[np.int8], np.float32]:
-    """The trits and the scale of a TL2 tensor; the parameters and errors are those of `unpack_tl1`."""
+    """Return the trits and the scale of a TL2 tensor; the parameters and errors are those of `unpack_tl1`."""
     rows, cols = matrix(shape)
     raw = _take(data, rows, cols, "TL2")
     if tiles.group != 32:

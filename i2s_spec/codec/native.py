@@ -53,7 +53,7 @@ def pack(
     out: Any = None,
     threads: int = 1,
 ) -> Any:
-    """The bytes of a ternary tensor: payload, then tail (clauses 5.5 and 6.1).
+    """Return the bytes of a ternary tensor: payload, then tail (clauses 5.5 and 6.1).
 
     As `reference.pack`, which says what the other parameters are.
 
@@ -90,7 +90,7 @@ def unpack(
     out: NDArray[np.int8] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int8], np.float32]:
-    """The trits and the scale of a ternary tensor (clauses 5.5 and 6.1).
+    """Return the trits and the scale of a ternary tensor (clauses 5.5 and 6.1).
 
     As `reference.unpack`, which says what the other parameters are.
 
@@ -127,7 +127,8 @@ def dequantize(
     out: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> NDArray[np.float32]:
-    """The weights of a ternary tensor: each is its trit times the scale, one multiplication of float32 (clause 6.2).
+    """Return the weights of a ternary tensor: each is its trit times the scale, one multiplication of float32
+    (clause 6.2).
 
     As `reference.dequantize`, which says what the other parameters are.
 
@@ -163,7 +164,7 @@ def transcode(
     out: Any = None,
     threads: int = 1,
 ) -> Any:
-    """The same trits and the same scale, bit for bit, in another dialect.
+    """Return the same trits and the same scale, bit for bit, in another dialect.
 
     As `reference.transcode`, which says what the other parameters are. Between layouts that are permutations of blocks,
     or of rows of whole blocks, codes never leave the processor's registers.
@@ -324,7 +325,7 @@ ALIGNED = 64
 
 
 def pack_codes(codes: NDArray[np.uint8], layout: Layout, *, out: Any = None, threads: int = 1) -> Any:
-    """The payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; as `payload.pack_codes`."""
+    """Return the payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; as `payload.pack_codes`."""
     rows, cols = codes.shape
     layout.check(rows, cols)
     if not kernels.is_runs(layout):
@@ -341,7 +342,7 @@ def pack_codes(codes: NDArray[np.uint8], layout: Layout, *, out: Any = None, thr
 def unpack_codes(
     payload: Any, shape: tuple[int, int], layout: Layout, *, out: NDArray[np.uint8] | None = None, threads: int = 1
 ) -> NDArray[np.uint8]:
-    """The codes 0 to 3 that a payload holds, uint8 [rows, cols]; as `payload.unpack_codes`."""
+    """Return the codes 0 to 3 that a payload holds, uint8 [rows, cols]; as `payload.unpack_codes`."""
     raw = sized(payload, shape, layout)
     if not kernels.is_runs(layout):
         return filled(out, definition.unpack_codes(raw, shape, layout))
@@ -351,7 +352,7 @@ def unpack_codes(
 
 
 def pack_trits(trits: NDArray[Any], dialect: Dialect, *, out: Any = None, threads: int = 1) -> Any:
-    """The payload that holds trits, integers [rows, cols]; as `payload.pack_trits`."""
+    """Return the payload that holds trits, integers [rows, cols]; as `payload.pack_trits`."""
     rows, cols = trits.shape
     dialect.layout.check(rows, cols)
     if not kernels.is_runs(dialect.layout):
@@ -374,7 +375,7 @@ def unpack_trits(
     out: NDArray[np.int8] | None = None,
     threads: int = 1,
 ) -> NDArray[np.int8]:
-    """The trits that a payload holds, int8 [rows, cols]; as `payload.unpack_trits`."""
+    """Return the trits that a payload holds, int8 [rows, cols]; as `payload.unpack_trits`."""
     raw = sized(payload, shape, dialect.layout)
     if not (kernels.is_runs(dialect.layout) and kernel_can_read(raw, dialect, unused_code, threads)):
         return filled(out, definition.unpack_trits(raw, shape, dialect, unused_code))
@@ -387,7 +388,7 @@ def unpack_trits(
 def recode(
     payload: Any, shape: tuple[int, int], source: Dialect, target: Dialect, *, out: Any = None, threads: int = 1
 ) -> Any:
-    """The same trits in another dialect; as `reference.recode`.
+    """Return the same trits in another dialect; as `reference.recode`.
 
     Between layouts that are permutations of blocks, or of rows of whole blocks, codes never leave the processor's
     registers. The result does not go into the payload's own bytes.
@@ -446,7 +447,7 @@ def bytes_to_fill(nbytes: int, out: Any) -> tuple[Any, NDArray[np.uint8]]:
 
 
 def copied(done: bytes, out: Any) -> Any:
-    """The bytes, written into `out` where there is one."""
+    """Return the bytes, written into `out` where there is one."""
     if out is None:
         return done
     _, view = bytes_to_fill(len(done), out)
@@ -455,7 +456,7 @@ def copied(done: bytes, out: Any) -> Any:
 
 
 def array_to_fill(shape: tuple[int, ...], dtype: np.dtype[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """An array to fill: `out` if it fits exactly, or a new one at an address that streaming stores take."""
+    """Return an array to fill: `out` if it fits exactly, or a new one at an address that streaming stores take."""
     if out is None:
         nbytes = prod(shape) * dtype.itemsize
         raw = np.empty(nbytes + ALIGNED, dtype=np.uint8)
@@ -469,7 +470,7 @@ def array_to_fill(shape: tuple[int, ...], dtype: np.dtype[Any], out: NDArray[Any
 
 
 def filled(out: NDArray[Any] | None, values: NDArray[Any]) -> NDArray[Any]:
-    """The values, written into `out` where there is one."""
+    """Return the values, written into `out` where there is one."""
     if out is None:
         return values
     array = array_to_fill(values.shape, values.dtype, out)
@@ -509,7 +510,7 @@ READERS: Final = {
 
 
 def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The codes that a program reads from a tensor, right or wrong.
+    """Return the codes that a program reads from a tensor, right or wrong.
 
     :param reader: one of `READERS`, or its key
     :param data: payload and tail

@@ -122,7 +122,7 @@ def classify(tail: Any) -> TailKind:
 
 
 def read_tail(data: Any, tail: Tail, byte_order: ByteOrder = "little") -> np.float32:
-    """The scale that a tail of 32 bytes holds, whatever its value (clause 6.1).
+    """Return the scale that a tail of 32 bytes holds, whatever its value (clause 6.1).
 
     :raises ValueError: for another number of bytes, and where a tail that repeats the scale holds two different ones
     """
@@ -138,7 +138,7 @@ def read_tail(data: Any, tail: Tail, byte_order: ByteOrder = "little") -> np.flo
 
 
 def write_tail(scale: float | np.float32, tail: Tail, byte_order: ByteOrder = "little") -> bytes:
-    """The 32 bytes after the payload; what is not the scale is zero (clause 6.1).
+    """Return the 32 bytes after the payload; what is not the scale is zero (clause 6.1).
 
     :raises ValueError: for a finite scale beyond what a float32 holds
     """
@@ -149,7 +149,7 @@ def write_tail(scale: float | np.float32, tail: Tail, byte_order: ByteOrder = "l
 
 
 def one_scale(scale: Any) -> Any:
-    """A number, or the only element of an array.
+    """Return a number, or the only element of an array.
 
     :raises ValueError: for an array of another number of elements
     """
@@ -162,7 +162,7 @@ def one_scale(scale: Any) -> Any:
 
 
 def float32_scale(scale: float | np.float32) -> np.float32:
-    """A scale as float32, rounded; infinities and every bit of a NaN are kept.
+    """Return a scale as float32, rounded; infinities and every bit of a NaN are kept.
 
     :raises ValueError: for a finite scale beyond what a float32 holds
     """
@@ -176,7 +176,7 @@ def float32_scale(scale: float | np.float32) -> np.float32:
 
 
 def bytes_of_tail(data: Any) -> bytes:
-    """A tail as bytes, once its size is known to be right."""
+    """Return a tail as bytes, once its size is known to be right."""
     view = memoryview(data)
     if view.nbytes != TAIL_BYTES:
         raise ValueError(f"a tail has {TAIL_BYTES} bytes; there are {view.nbytes:,}")

@@ -65,7 +65,7 @@ _SHORTEST_WINDOW: Final = 128
 
 
 def numpy_mean(magnitudes: Magnitudes, n: int) -> np.float32:
-    """The mean of `n` absolute values as `np.mean` of one contiguous float32 array gives it."""
+    """Return the mean of `n` absolute values as `np.mean` of one contiguous float32 array gives it."""
     with np.errstate(all="ignore"):
         return np.float32(_halved(magnitudes, 0, n, max(shape.WINDOW, _SHORTEST_WINDOW)) / np.float32(n))
 
@@ -79,7 +79,7 @@ def _halved(magnitudes: Magnitudes, start: int, stop: int, window: int) -> np.fl
 
 
 def torch_mean(magnitudes: Magnitudes, n: int, runs: NDArray[np.float32] | None = None) -> np.float32:
-    """The mean of `n` absolute values as `torch.mean` of a float32 tensor gives it on one thread of an x86 CPU.
+    """Return the mean of `n` absolute values as `torch.mean` of a float32 tensor gives it on one thread of an x86 CPU.
 
     :param runs: the sums of the first runs, float32 [runs, 32], where the caller has them (`torch_runs`)
     """
@@ -104,7 +104,7 @@ def torch_runs(n: int) -> tuple[int, int]:
 
 
 def _cascade(magnitudes: Magnitudes, n: int, runs: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """The sums of the 32 columns of `n` elements: what is in no run of its level, lowest level first."""
+    """Return the sums of the 32 columns of `n` elements: what is in no run of its level, lowest level first."""
     run, count = torch_runs(n)
     full = count * run * COLUMNS
     level = _first_runs(magnitudes, run, full) if runs is None else runs
@@ -123,7 +123,7 @@ def _first_runs(magnitudes: Magnitudes, run: int, full: int) -> NDArray[np.float
 
 
 def _runs(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The sums over the middle axis, from its first element to its last."""
+    """Return the sums over the middle axis, from its first element to its last."""
     total = np.zeros((rows.shape[0], rows.shape[2]), np.float32)
     for i in range(rows.shape[1]):
         total += rows[:, i]
@@ -131,7 +131,7 @@ def _runs(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _added(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The sum of rows, from the first to the last."""
+    """Return the sum of rows, from the first to the last."""
     total: NDArray[np.float32] = _runs(rows[np.newaxis])[0]
     return total
 
@@ -207,7 +207,7 @@ def _first_signed(weights: Weights) -> np.float32:
 
 
 def _mean_by_index(weights: Weights) -> np.float32:
-    """The mean as a loop over float32 has it: each addition rounded, from the first weight to the last."""
+    """Return the mean as a loop over float32 has it: each addition rounded, from the first weight to the last."""
     total = np.float32(0)
     for start, stop in windows(len(weights)):
         total = np.cumsum(np.concatenate([[total], weights.magnitudes(start, stop)]), dtype=np.float32)[-1]
@@ -215,7 +215,7 @@ def _mean_by_index(weights: Weights) -> np.float32:
 
 
 def _wide_mean(weights: Weights) -> np.float32:
-    """The mean as a loop over float64 has it, rounded once; 1 in the place of 0."""
+    """Return the mean as a loop over float64 has it, rounded once; 1 in the place of 0."""
     total = 0.0
     for start, stop in windows(len(weights)):
         total = np.cumsum(np.concatenate([[total], weights.magnitudes(start, stop).astype(np.float64)]))[-1]
@@ -234,17 +234,17 @@ def _signs(part: NDArray[np.float32], scale: np.float32) -> NDArray[np.int8]:
 
 
 def _cut_off(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
-    """The whole part, cut to -1..+1; NaN is 0."""
+    """Return the whole part, cut to -1..+1; NaN is 0."""
     return (quotients >= 1).astype(np.int8) - (quotients <= -1).astype(np.int8)
 
 
 def _cut(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
-    """Rounded, ties to even, and cut to -1..+1; NaN is 0."""
+    """Return rounded, ties to even, and cut to -1..+1; NaN is 0."""
     return (quotients > np.float32(0.5)).astype(np.int8) - (quotients < np.float32(-0.5)).astype(np.int8)
 
 
 def _away(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
-    """Rounded, ties away from zero, and cut to -1..+1; NaN is -1, as the least integer is."""
+    """Return rounded, ties away from zero, and cut to -1..+1; NaN is -1, as the least integer is."""
     return (quotients >= np.float32(0.5)).astype(np.int8) - (~(quotients > np.float32(-0.5))).astype(np.int8)
 
 
@@ -293,7 +293,7 @@ def quantize(
     *,
     byte_order: ByteOrder = "little",
 ) -> bytes:
-    """The bytes of a ternary tensor from float weights, as a producer of I2_S files makes them.
+    """Return the bytes of a ternary tensor from float weights, as a producer of I2_S files makes them.
 
     :param weights: float32, or float16, float64, bfloat16 (or its bits as uint16), which become float32 first; [rows,
         cols] or [n]
@@ -322,7 +322,7 @@ def quantize(
 def ternarise(
     weights: ArrayLike, rule: str = "absmax", scale: float | None = None
 ) -> tuple[NDArray[np.int8], np.float32]:
-    """The trits and the scale of float weights by a rule; `quantize` without the packing.
+    """Return the trits and the scale of float weights by a rule; `quantize` without the packing.
 
     :returns: int8 trits of the shape of the weights, float32 scale
     """
@@ -378,12 +378,16 @@ def _ternarise(
 
 
 def ternary_magnitude(weights: ArrayLike) -> float | None:
-    """The s of weights that are -s, 0 and +s, with zeros among them, up to a rounding to bfloat16; None of others."""
+    """Return the s of weights that are -s, 0 and +s, with zeros among them, up to a rounding to bfloat16; None of
+    others.
+    """
     return _size(Weights(weights))
 
 
 def _size(weights: Weights) -> float | None:
-    """The s of weights that are -s, 0 and +s, with both kinds among them; None of others. Ends at the first of those."""
+    """Return the s of weights that are -s, 0 and +s, with both kinds among them; None of others. Ends at the first
+    of those.
+    """
     least, most, zeros = np.inf, 0.0, False
     for start, stop in windows(len(weights)):
         part = weights.magnitudes(start, stop)

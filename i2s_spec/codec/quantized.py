@@ -26,7 +26,7 @@ WINDOW: Final = 1 << 18
 
 
 def dequantize(data: Any, type: str, byte_order: ByteOrder = "little") -> NDArray[np.float32]:
-    """The weights of some blocks, flat float32.
+    """Return the weights of some blocks, flat float32.
 
     :param data: the bytes of whole blocks, anything with the buffer protocol
     :param type: one of `TYPES`

@@ -96,7 +96,7 @@ def pack(
     byte_order: ByteOrder = "little",
     strict: bool = True,
 ) -> bytes:
-    """The bytes of a ternary tensor: payload, then tail (clauses 5.5 and 6.1).
+    """Return the bytes of a ternary tensor: payload, then tail (clauses 5.5 and 6.1).
 
     :param trits: integers -1, 0 and +1, [rows, cols] or [n]
     :param scale: what +1 stands for; stored as float32, whatever its value
@@ -128,7 +128,7 @@ def unpack(
     unused_code: UnusedCode = "reject",
     strict: bool = True,
 ) -> tuple[NDArray[np.int8], np.float32]:
-    """The trits and the scale of a ternary tensor (clauses 5.5 and 6.1).
+    """Return the trits and the scale of a ternary tensor (clauses 5.5 and 6.1).
 
     :param data: payload and tail, anything with the buffer protocol
     :param shape: (rows, cols) or (n,), the order of NumPy
@@ -158,7 +158,8 @@ def dequantize(
     unused_code: UnusedCode = "reject",
     strict: bool = True,
 ) -> NDArray[np.float32]:
-    """The weights of a ternary tensor: each is its trit times the scale, one multiplication of float32 (clause 6.2).
+    """Return the weights of a ternary tensor: each is its trit times the scale, one multiplication of float32
+    (clause 6.2).
 
     So 0 times a negative scale is -0.0, and everything times NaN is NaN. Parameters and errors are those of `unpack`;
     elements of an incomplete last block, if not `strict`, are 0 times the scale.
@@ -223,7 +224,7 @@ class UnusedCodeError(ValueError):
 
 
 def pack_codes(codes: NDArray[np.uint8], layout: Layout) -> bytes:
-    """The payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; n/4 bytes (clause 5.5).
+    """Return the payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; n/4 bytes (clause 5.5).
 
     :raises ValueError: for a shape that is not a whole number of blocks, and for values above 3
     """
@@ -242,7 +243,7 @@ def pack_codes(codes: NDArray[np.uint8], layout: Layout) -> bytes:
 
 
 def unpack_codes(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
-    """The codes 0 to 3 that a payload holds, uint8 [rows, cols], whatever they stand for (clause 5.5).
+    """Return the codes 0 to 3 that a payload holds, uint8 [rows, cols], whatever they stand for (clause 5.5).
 
     :raises ValueError: for a shape that is not a whole number of blocks, and for a payload of another size than n/4 bytes
     """
@@ -257,7 +258,7 @@ def unpack_codes(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArra
 
 
 def pack_trits(trits: NDArray[Any], dialect: Dialect) -> bytes:
-    """The payload that holds trits, integers -1, 0 and +1 [rows, cols], in a dialect.
+    """Return the payload that holds trits, integers -1, 0 and +1 [rows, cols], in a dialect.
 
     :raises ValueError: for other values, and for a shape that is not a whole number of blocks
     """
@@ -268,7 +269,7 @@ def pack_trits(trits: NDArray[Any], dialect: Dialect) -> bytes:
 def unpack_trits(
     payload: Any, shape: tuple[int, int], dialect: Dialect, unused_code: UnusedCode = "reject"
 ) -> NDArray[np.int8]:
-    """The trits that a payload holds, int8 [rows, cols].
+    """Return the trits that a payload holds, int8 [rows, cols].
 
     :param unused_code: what the unused code becomes: `reject` (an error), `zero`, or `plus-two`
     :raises ValueError: as `unpack_codes` does, and for `plus-two` where no program reads +2
@@ -285,7 +286,7 @@ def unpack_trits(
 
 
 def recode(payload: Any, shape: tuple[int, int], source: Dialect, target: Dialect) -> bytes:
-    """The same trits in another dialect; the unused code becomes the unused code.
+    """Return the same trits in another dialect; the unused code becomes the unused code.
 
     :raises ValueError: as `unpack_codes` and `pack_codes` do
     """
@@ -307,7 +308,7 @@ def count_codes(payload: Any) -> tuple[int, int, int, int]:
 
 
 def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
-    """The bytes of a payload, once its size is known to be right.
+    """Return the bytes of a payload, once its size is known to be right.
 
     :raises ValueError: for a shape that is not a whole number of blocks, and for another size than n/4 bytes
     """
@@ -331,12 +332,14 @@ def check_codes(codes: NDArray[np.uint8]) -> None:
 
 
 def recoded_codes(source: CodeMap, target: CodeMap) -> list[int]:
-    """The code of the target for each code of the source: the one of the same trit, and of nothing for nothing."""
+    """Return the code of the target for each code of the source: the one of the same trit, and of nothing for
+    nothing.
+    """
     return [target.unused if trit is None else target.code_of(trit) for trit in source.trits]
 
 
 def codes_of_trits(trits: NDArray[Any], code_map: CodeMap) -> NDArray[np.uint8]:
-    """The codes of trits -1, 0 and +1, flat.
+    """Return the codes of trits -1, 0 and +1, flat.
 
     :raises ValueError: for other values
     """
@@ -372,13 +375,13 @@ def trits_of_codes(code_map: CodeMap, unused_code: UnusedCode = "reject") -> NDA
 
 
 def held_codes(payload: NDArray[np.uint8], tensor: PayloadShape, layout: Layout) -> NDArray[np.uint8]:
-    """The codes in the whole blocks of a payload of floor(n/4) bytes: those of the first elements, flat."""
+    """Return the codes in the whole blocks of a payload of floor(n/4) bytes: those of the first elements, flat."""
     rows, cols = whole_blocks(layout, tensor.rows, tensor.cols)
     return unpack_codes(payload[: rows * cols // CODES_PER_BYTE], (rows, cols), layout).reshape(-1)
 
 
 def join(codes: NDArray[np.uint8], tensor: PayloadShape, layout: Layout, tail: bytes) -> bytes:
-    """The bytes of a tensor: its whole blocks, zeros up to floor(n/4) bytes, and its tail."""
+    """Return the bytes of a tensor: its whole blocks, zeros up to floor(n/4) bytes, and its tail."""
     rows, cols = whole_blocks(layout, tensor.rows, tensor.cols)
     blocks = pack_codes(codes.reshape(-1)[: rows * cols].reshape(rows, cols), layout)
     return b"".join((blocks, bytes(tensor.payload_bytes - len(blocks)), tail))
@@ -405,7 +408,7 @@ def transcode(
     byte_order: ByteOrder = "little",
     strict: bool = True,
 ) -> bytes:
-    """The same trits and the same scale, bit for bit, in another dialect.
+    """Return the same trits and the same scale, bit for bit, in another dialect.
 
     The code that stands for nothing becomes the unused code, so that there is always a way back. The
     bytes of the tail that mean nothing become zeros, or copies of the scale if the target has those.
@@ -549,7 +552,7 @@ def _odd_scales(raw: NDArray[np.uint8], pos: int, scales: ScalePlaces, mask: int
 
 
 def _digest(raw: NDArray[np.uint8], pos: int, width: int) -> int:
-    """A fingerprint: the sum over all blocks of what their sums and their places are mixed to, modulo 2^64."""
+    """Return a fingerprint: the sum over all blocks of what their sums and their places are mixed to, modulo 2^64."""
     whole = raw.size // BLOCK
     total = 0
     for number in range(whole):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def dequantize(data: Any, meaning: SecondMeaning, byte_order: ByteOrder = "little") -> NDArray[np.float32]:
-    """The weights of whole blocks, flat float32.
+    """Return the weights of whole blocks, flat float32.
 
     :param data: the bytes of the blocks, anything with the buffer protocol
     :raises ValueError: for a meaning that is not declared with the packing of a block

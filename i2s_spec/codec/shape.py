@@ -66,7 +66,7 @@ class PayloadShape:
         return self.payload_bytes + TAIL_BYTES
 
     def split(self, data: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The payload and the tail, as views of the data.
+        """Return the payload and the tail, as views of the data.
 
         :raises ValueError: for data of another size
         """
@@ -107,7 +107,7 @@ def matrix(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def octets(data: Any) -> NDArray[np.uint8]:
-    """The bytes of anything with the buffer protocol, without a copy and wherever in memory they begin.
+    """Return the bytes of anything with the buffer protocol, without a copy and wherever in memory they begin.
 
     :raises TypeError: for what has no buffer
     :raises ValueError: for a buffer with gaps
@@ -228,14 +228,16 @@ def whole_blocks(layout: Layout, rows: int, cols: int) -> tuple[int, int]:
 
 
 def dropped_elements(layout: Layout, rows: int, cols: int) -> Elements | None:
-    """The last elements, if they do not fill a block, else None."""
+    """Return the last elements, if they do not fill a block, else None."""
     whole_rows, whole_cols = whole_blocks(layout, rows, cols)
     start = whole_rows * whole_cols
     return Elements(start, rows * cols, cols) if start < rows * cols else None
 
 
 def split_row(layout: Layout, rows: int, cols: int) -> int | None:
-    """The first row that begins inside a block, so that readers which begin at a row read it wrong; None if none does."""
+    """Return the first row that begins inside a block, so that readers which begin at a row read it wrong; None if
+    none does.
+    """
     return 1 if rows > 1 and layout.row_block == 1 and cols % layout.block else None
 
 

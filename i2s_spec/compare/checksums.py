@@ -61,18 +61,18 @@ class CheckedFile(NamedTuple):
 
 
 def line(digest: str, name: str) -> str:
-    """A line of sha256sum, without its end."""
+    """Return a line of sha256sum, without its end."""
     escaped = "".join(_ESCAPES.get(char, char) for char in name)
     return f"{'' if escaped == name else chr(92)}{digest}  {escaped}"
 
 
 def weights_line(digest: str, dialect: str, name: str) -> str:
-    """The comment with the identity of the weights of a file, without its end."""
+    """Return the comment with the identity of the weights of a file, without its end."""
     return f"{_WEIGHTS} {dialect} {line(digest, name)}"
 
 
 def read(data: bytes) -> list[Checksum]:
-    """The files of a list, in its order.
+    """Return the files of a list, in its order.
 
     :raises ValueError: for a line that is neither a checksum nor a comment, and for a list without any
     """
@@ -98,7 +98,7 @@ def read(data: bytes) -> list[Checksum]:
 
 
 def _name(text: str, mark: str, number: int) -> str:
-    """A name as it is, where the line has the mark of escapes.
+    """Return a name as it is, where the line has the mark of escapes.
 
     :raises ValueError: for an escape that sha256sum does not write, and for a name that no file can have
     """
@@ -147,7 +147,7 @@ def check(
 
 
 def words(found: CheckedFile) -> str:
-    """The answer on one file, after its name."""
+    """Return the answer on one file, after its name."""
     if found.problem is not None:
         return f"FAILED: {found.problem}"
     if found.same:

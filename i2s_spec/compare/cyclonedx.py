@@ -36,7 +36,7 @@ _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?(?
 
 
 def bill_of_materials(file: File, threads: int = 1) -> dict[str, Any]:
-    """The bill of materials of a file, as plain data of CycloneDX 1.6.
+    """Return the bill of materials of a file, as plain data of CycloneDX 1.6.
 
     :param file: a file, or the first part of a split model, with the others beside it
     :param threads: how many threads decode weights
@@ -99,7 +99,7 @@ def _model(file: File, found: Identity) -> Component:
 
 
 def _bases(file: File) -> Iterator[Component]:
-    """The models that a file names as those which it was made from."""
+    """Yield the models that a file names as those which it was made from."""
     from cyclonedx.model.component import Component, ComponentType
 
     count = file.metadata.short("general.base_model.count")
@@ -118,7 +118,7 @@ def _bases(file: File) -> Iterator[Component]:
 
 
 def _references(file: File, *keys: str) -> Iterator[ExternalReference]:
-    """The addresses in keys."""
+    """Yield the addresses in keys."""
     from cyclonedx.model import ExternalReference, ExternalReferenceType, XsUri
 
     for address in dict.fromkeys(filter(None, (_text(file, key) for key in keys))):
@@ -127,6 +127,6 @@ def _references(file: File, *keys: str) -> Iterator[ExternalReference]:
 
 
 def _text(file: File, key: str) -> str | None:
-    """The text of a key, without what could be taken for something else; None for no text."""
+    """Return the text of a key, without what could be taken for something else; None for no text."""
     value = file.metadata.short(key)
     return quote(value, LONGEST, bare=True) if isinstance(value, str) and value.strip() else None

@@ -264,7 +264,7 @@ def _keys(a: File, b: File) -> Iterator[KeyChange]:
 
 
 def _beginning(file: File, entry: KeyValue) -> Any:
-    """A value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
+    """Return a value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
     value, whole = beginning(file, entry, ELEMENTS)
     return [*value, ...] if isinstance(value, list) and not whole else value
 
@@ -440,7 +440,7 @@ def differing(one: Trits, other: Trits) -> Differing:
 
 
 def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The trits of a window, and its weights."""
+    """Return the trits of a window, and its weights."""
     form = tensor.form
     data = tensor.fetch(form.byte(start), form.byte(stop))
     trits = form.decode(data, stop - start, tensor.unused).trits
@@ -462,7 +462,7 @@ class WeightReader(NamedTuple):
 
 
 def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightReader | None:
-    """The weights of a tensor of floats, of a ternary type, or of another quantized type; None for other types.
+    """Return the weights of a tensor of floats, of a ternary type, or of another quantized type; None for other types.
 
     :raises FormatError: where the file does not hold the tensor
     """
@@ -527,7 +527,9 @@ def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int,
 
 
 def paired(one: Iterable[bytes], other: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The parts of two streams cut where either ends, so that each pair is of one length but for the last ones."""
+    """Yield the parts of two streams cut where either ends, so that each pair is of one length but for the last
+    ones.
+    """
     ours, theirs = iter(one), iter(other)
     left = right = b""
     while True:
@@ -600,7 +602,9 @@ def what_it_is(others: OtherTensors, ours: Tensor, b: File, theirs: Tensor, dial
 
 
 def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str:
-    """The other layout or code map in which an I2_S tensor has the trits that are known; empty where none has them."""
+    """Return the other layout or code map in which an I2_S tensor has the trits that are known; empty where none has
+    them.
+    """
     if known.tolerance:  # floats
         return ""
     best = matched(file, tensor, known.read(0, rows_compared(tensor)), None).decided
@@ -667,7 +671,7 @@ def other_dialect(
 
 
 def _trits(file: File, tensor: Tensor, dialect: Dialect) -> NDArray[np.int8] | None:
-    """The trits of a tensor as rows; None where it holds none."""
+    """Return the trits of a tensor as rows; None where it holds none."""
     try:
         trits = tensor.trits(dialect) if tensor.type is I2_S else None
     except (FormatError, ValueError):

@@ -76,7 +76,7 @@ def lines(found: Difference, everything: bool = False) -> Iterator[str]:
 
 
 def _changed_tensors(changes: Sequence[TensorChange], everything: bool) -> Iterator[str]:
-    """A line for each tensor; of many that differ alike a line for each of the first, and one for all others."""
+    """Yield a line for each tensor; of many that differ alike a line for each of the first, and one for all others."""
     kinds: dict[tuple[Any, ...], list[TensorChange]] = {}
     for change in changes:
         kinds.setdefault(() if everything else _kind(change), []).append(change)

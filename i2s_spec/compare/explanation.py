@@ -132,7 +132,7 @@ def _reordered(ours: Rows, theirs: Rows) -> str:
 
 
 def _signatures(tensor: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A number for each row that depends on its numbers and their columns, and likewise for each column."""
+    """Return a number for each row that depends on its numbers and their columns, and likewise for each column."""
     random = np.random.default_rng(0)
     by_column = random.integers(-(1 << 62), 1 << 62, tensor.cols)
     by_row = random.integers(-(1 << 62), 1 << 62, tensor.rows)

@@ -105,7 +105,8 @@ def hash(
     progress: Progress | None = None,
     lineage: bool = False,
 ) -> Identity:
-    """The identities of a file, of its metadata and of its weights, as `i2s hash` prints them: hexadecimal SHA-256.
+    """Return the identities of a file, of its metadata and of its weights, as `i2s hash` prints them: hexadecimal
+    SHA-256.
 
         found = i2s.hash("model.gguf")
         found.weights == i2s.hash("copy.gguf").weights  # the same trits and scales, however they are packed
@@ -128,7 +129,7 @@ def hash(
 
 
 def _of_file(file: File, dialect: str | Dialect, threads: int, progress: Progress | None, lineage: bool) -> Identity:
-    """The identities of one file alone, with the parameters and errors of `hash`."""
+    """Return the identities of one file alone, with the parameters and errors of `hash`."""
     tensors, size = _sorted(file)
     reported = _counter(progress, file.size + size)
     whole = hashlib.sha256()
@@ -142,8 +143,8 @@ def _of_file(file: File, dialect: str | Dialect, threads: int, progress: Progres
 def _of_set(
     whole: SplitSet, dialect: str | Dialect, threads: int, progress: Progress | None, lineage: bool
 ) -> Identity:
-    """The identities of a split model that `is_whole`, with the parameters and errors of `hash`: metadata and weights are
-    those of the file that its parts would make together.
+    """Return the identities of a split model that `is_whole`, with the parameters and errors of `hash`: metadata and
+    weights are those of the file that its parts would make together.
 
     The keys about splitting are left out of the metadata, and only the first part has others. `file` is of the first
     part, `parts` of each.
@@ -158,13 +159,13 @@ def _of_set(
 def weights_digest(
     file: File, dialect: str | Dialect = "canonical", threads: int = 1, progress: Progress | None = None
 ) -> str:
-    """The identity of the weights alone, with the parameters and errors of `hash`: only the tensors are read."""
+    """Return the identity of the weights alone, with the parameters and errors of `hash`: only the tensors are read."""
     tensors, size = _sorted(file)
     return _combined(len(tensors), _each(file, tensors, dialect, threads, _counter(progress, size), lineage=False))
 
 
 def _sorted(file: File) -> tuple[list[Tensor], int]:
-    """The tensors by name, those of one name in the order of the table; and the bytes of all of them."""
+    """Return the tensors by name, those of one name in the order of the table; and the bytes of all of them."""
     if file.fault is not None:
         raise file.fault
     tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)
@@ -214,7 +215,7 @@ def _small_identity(tensor: Tensor, small: SmallTensor, lineage: bool) -> Tensor
 
 
 def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
-    """The identity of all tensors, from their own."""
+    """Return the identity of all tensors, from their own."""
     weights = hashlib.sha256(b"i2s-weights-1\n" + _u64(count))
     for each in tensors:
         weights.update(bytes.fromhex(each.digest))
@@ -222,7 +223,7 @@ def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
 
 
 def metadata_digest(file: File, left_out: Collection[bytes] = (ALIGNMENT,)) -> str:
-    """The identity of the keys and values of a file.
+    """Return the identity of the keys and values of a file.
 
     :param left_out: keys that do not count
     """
@@ -249,7 +250,7 @@ def tensor_identity(
     reported: Callable[[int], object] = lambda count: None,
     lineage: bool = False,
 ) -> TensorIdentity:
-    """The identity of one tensor.
+    """Return the identity of one tensor.
 
     :param reported: called with numbers of bytes that were looked at
     :param lineage: note the all-zero rows of a ternary tensor, too
@@ -320,7 +321,7 @@ _TRUTH: Final = bytes([0, *[1] * 255])
 
 
 def canonical_value(file: File, entry: KeyValue) -> Iterator[bytes]:
-    """The type and value of a key: u32 type, then the value with lengths and element types (clause 2.5)."""
+    """Yield the type and value of a key: u32 type, then the value with lengths and element types (clause 2.5)."""
     if file.byte_order == "little":
         data = chunks(file.source, entry.type_span.start, entry.stop)
     else:
@@ -335,7 +336,7 @@ def canonical_value(file: File, entry: KeyValue) -> Iterator[bytes]:
 
 
 def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Trits | None:
-    """A tensor as trits: I2_S, and a matrix of another type that is exactly ternary; None for all others.
+    """Return a tensor as trits: I2_S, and a matrix of another type that is exactly ternary; None for all others.
 
     :param dialect: of I2_S
     :raises ValueError: for a dialect that does not exist, or whose tail the tensor does not have
@@ -358,7 +359,7 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
 
 
 def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
-    """The codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
+    """Yield the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
     from i2s_spec.codec.kernels import in_order
 
     form = trits.form
@@ -383,7 +384,7 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
 
 
 def canonical_data(file: File, tensor: Tensor) -> Iterator[bytes]:
-    """The data of a tensor as a little-endian file has it; as it is, where `words_known` says no."""
+    """Return the data of a tensor as a little-endian file has it; as it is, where `words_known` says no."""
     span = tensor.span
     tensor.require(span)
     if file.byte_order == "little" or not words_known(file, tensor):
@@ -421,7 +422,7 @@ def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
 
 
 def lengths(tensor: Tensor) -> tuple[int, ...]:
-    """The shape in ggml's order without lengths of 1 at its end, which writers may leave out; at least one."""
+    """Return the shape in ggml's order without lengths of 1 at its end, which writers may leave out; at least one."""
     ne = tensor.ne
     while len(ne) > 1 and ne[-1] == 1:
         ne = ne[:-1]
@@ -429,7 +430,7 @@ def lengths(tensor: Tensor) -> tuple[int, ...]:
 
 
 def type_name(tensor: Tensor) -> str:
-    """The name of a tensor's type, or its number."""
+    """Return the name of a tensor's type, or its number."""
     return tensor.type.name if tensor.type is not None else f"type {tensor.number}"
 
 
@@ -445,14 +446,14 @@ MOST_ROWS: Final = 1 << 28
 
 
 def zero_row_data(tensor: TensorIdentity) -> dict[str, Any]:
-    """The all-zero rows of a tensor as plain data; empty for one that is not ternary."""
+    """Return the all-zero rows of a tensor as plain data; empty for one that is not ternary."""
     if tensor.zero_rows is None:
         return {}
     return {"rows": tensor.zero_rows.size, "zero_rows": runs(tensor.zero_rows)}
 
 
 def read_fingerprint(data: bytes) -> Fingerprint:
-    """The all-zero rows that a document holds.
+    """Return the all-zero rows that a document holds.
 
     :raises ValueError: for what no `i2s hash --lineage --json` has printed
     """
@@ -488,7 +489,7 @@ def read_fingerprint(data: bytes) -> Fingerprint:
 
 
 def name_bytes(value: object) -> bytes | None:
-    """The bytes of a name as `json_string` writes it: text, or hexadecimal digits where they are not UTF-8."""
+    """Return the bytes of a name as `json_string` writes it: text, or hexadecimal digits where they are not UTF-8."""
     try:
         if isinstance(value, dict):
             return bytes.fromhex(value["hex"])
@@ -542,7 +543,7 @@ def parts(tensors: Sequence[_T]) -> Iterator[Sequence[_T]]:
 def small_tensors(
     file: File, tensors: Sequence[Tensor], dialect: Dialect, floats: bool = False
 ) -> list[SmallTensor | None]:
-    """The small I2_S tensors among some, and None for each of the others, also for shapes that hold no trits.
+    """Return the small I2_S tensors among some, and None for each of the others, also for shapes that hold no trits.
 
     :param tensors: which the file holds whole, `TOGETHER` at most
     :param dialect: of the I2_S tensors, which the file does not say

@@ -49,7 +49,7 @@ class HeaderDrift(NamedTuple):
 
 
 def header_record(file: File) -> dict[str, Any]:
-    """The record of a file whose header can be read, as plain data.
+    """Return the record of a file whose header can be read, as plain data.
 
     :raises FormatError: for a file with a fault
     """
@@ -154,7 +154,7 @@ def _no_record(path: str, why: str) -> SettingError:
 def _rows(
     path: str, document: Mapping[str, Any], table: str, name: str, kinds: Mapping[str, type]
 ) -> dict[bytes, dict[str, Any]]:
-    """The rows of a table of a record, by name; of two of one name the first.
+    """Return the rows of a table of a record, by name; of two of one name the first.
 
     :raises SettingError: for what is no such table
     """

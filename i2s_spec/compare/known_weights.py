@@ -118,7 +118,7 @@ class ReferenceWeights:
         return next((f"the reference changed: {reason}" for each in sources if (reason := each.changed())), None)
 
     def known(self, file: File, tensor: Tensor, name: str | None = None) -> Known:
-        """The known weights of a tensor of a file.
+        """Return the known weights of a tensor of a file.
 
         :param name: the tensor's name in the reference, if it has another name there
         :raises ValueError: if the reference has no weights for it; the text says why
@@ -135,12 +135,12 @@ class ReferenceWeights:
         return str(parse(self.reference.expected))
 
     def twin(self, tensor: Tensor) -> Tensor | None:
-        """The tensor of that name, if the reference is a GGUF file that has one."""
+        """Return the tensor of that name, if the reference is a GGUF file that has one."""
         return self.file.tensors.get(tensor.name) if self.file is not None else None
 
     def values(self, file: File, tensor: Tensor) -> Rows:
-        """The reference's values for a tensor of a file, as rows of float32 in the order of the file: floats, or trits times
-        their scales.
+        """Return the reference's values for a tensor of a file, as rows of float32 in the order of the file: floats,
+        or trits times their scales.
 
         :raises ValueError: if the reference has none; the text says why
         :raises FormatError: if the bytes cannot be read
@@ -201,7 +201,7 @@ class ReferenceWeights:
         return known._replace(unit=1, trits=lambda start, stop: moved[start:stop])
 
     def _stored(self, name: str) -> Stored:
-        """A tensor of the checkpoint, by its name in GGUF files.
+        """Return a tensor of the checkpoint, by its name in GGUF files.
 
         :raises ValueError: if there is none
         """
@@ -220,7 +220,7 @@ class ReferenceWeights:
         raise ValueError(f"it is {quote(stored.dtype, bare=True)} there; floats, or packed U8, can be compared")
 
     def _scale(self, stored: Stored) -> float | None:
-        """The scale beside a packed matrix; None if nothing says whether it multiplies or divides."""
+        """Return the scale beside a packed matrix; None if nothing says whether it multiplies or divides."""
         assert self._checkpoint is not None
         beside = self._checkpoint.get(f"{stored.name}_scale")
         if beside is None or beside.dtype not in FLOAT_WORDS:
@@ -247,7 +247,7 @@ class ReferenceWeights:
 
 
 def _stored_floats(stored: Stored) -> Callable[[int, int], NDArray[np.float32]]:
-    """The floats of a range of a stored tensor."""
+    """Return the floats of a range of a stored tensor."""
     mark = FLOAT_WORDS[stored.dtype]
     width = np.dtype(mark).itemsize
 
@@ -278,7 +278,9 @@ def _is_checkpoint(path: Any) -> bool:
 
 
 def _heads(file: File, name: str) -> int | None:
-    """The number of heads that the rows of a tensor belong to, if their order differs from that of checkpoints."""
+    """Return the number of heads that the rows of a tensor belong to, if their order differs from that of
+    checkpoints.
+    """
     declared = declared_architecture(file.metadata.get("general.architecture"), file.metadata, file.tensors)
     if declared is None or declared.rope != "norm":
         return None
@@ -326,7 +328,9 @@ def moved_rows(rows: Rows, heads: int) -> Rows:
 
 
 def _packed(stored: Stored, scale: float | None) -> Known:
-    """A matrix that transformers packed: row r is in byte row r % (rows/4), at bit 2 * (r // (rows/4)) (clause 5.5)."""
+    """Return a matrix that transformers packed: row r is in byte row r % (rows/4), at bit 2 * (r // (rows/4))
+    (clause 5.5).
+    """
     rows, cols = _PACKED * stored.shape[0], stored.shape[1]
     part = stored.shape[0] * cols  # elements that share one shift
 
@@ -377,14 +381,14 @@ class Known(NamedTuple):
         return found.reshape(self.shape)
 
     def first_rows(self, rows: int) -> NDArray[np.int8]:
-        """The trits of the first `rows` rows, int8 [rows, cols]."""
+        """Return the trits of the first `rows` rows, int8 [rows, cols]."""
         cols = self.shape[-1]
         stop = min(-(-rows * cols // self.unit) * self.unit, prod(self.shape))
         return self.trits(0, stop)[: rows * cols].reshape(rows, cols)
 
 
 def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Known:
-    """The weights of a tensor of a GGUF file.
+    """Return the weights of a tensor of a GGUF file.
 
     :param dialect: the dialect of I2_S, which the file does not state; the unused code is read as 0
     :raises ValueError: for types that hold neither trits nor floats, and shapes that the type cannot hold
@@ -614,7 +618,9 @@ def _scales(stored: float | None, known: Known) -> tuple[float, float] | None:
 
 
 def _decided(matches: tuple[Match, ...], expected: Dialect) -> Match | None:
-    """The other dialect that explains the tensor, if one does; the expected one is never given, however well it agrees."""
+    """Return the other dialect that explains the tensor, if one does; the expected one is never given, however well
+    it agrees.
+    """
     if not matches or matches[0].share < AGREES or matches[0].compared < ENOUGH:
         return None
     best = matches[0]

@@ -75,7 +75,7 @@ Fingerprint = dict[bytes, "NDArray[np.bool_]"]
 
 
 def digest(zero_rows: Fingerprint) -> str:
-    """The SHA-256 of the all-zero rows of a file, hexadecimal.
+    """Return the SHA-256 of the all-zero rows of a file, hexadecimal.
 
     Of "i2s-zero-rows-1\\n", then for each tensor with such a row, sorted by the bytes of their names: u64 length of the
     name, the name, u64 number of all-zero rows, and u64 each of their indices; all little-endian. Tensors without one do
@@ -107,7 +107,7 @@ def kinship(base: Fingerprint, other: Fingerprint) -> Total:
 
 
 def runs(zero_rows: NDArray[np.bool_]) -> list[list[int]]:
-    """The all-zero rows as runs: the first of each, and the first behind it.
+    """Return the all-zero rows as runs: the first of each, and the first behind it.
 
     >>> runs(np.array([True, True, False, True]))
     [[0, 2], [3, 4]]
@@ -163,14 +163,14 @@ class Total(NamedTuple):
 
 
 def total(tensors: Iterable[TensorLineage]) -> Total:
-    """The sums over tensors."""
+    """Return the sums over tensors."""
     numbers = [each[1:] for each in tensors]
     sums = [sum(column) for column in zip(*numbers, strict=True)] if numbers else [0] * 6
     return Total(len(numbers), *sums)
 
 
 def by_layer(tensors: Iterable[TensorLineage]) -> Iterator[tuple[int | None, list[TensorLineage]]]:
-    """The tensors of each layer, by its number; those outside of layers come last, as None."""
+    """Yield the tensors of each layer, by its number; those outside of layers come last, as None."""
     found: dict[int | None, list[TensorLineage]] = {}
     for each in tensors:
         found.setdefault(each.place[0], []).append(each)
@@ -200,7 +200,7 @@ _STYLE: Final = (
 
 
 def percent(share: float) -> str:
-    """A share in percent, with more places where it is small; 0.0 only for none.
+    """Return a share in percent, with more places where it is small; 0.0 only for none.
 
     >>> percent(0), percent(0.1234), percent(0.00012), percent(1e-9)
     ('0.0 %', '12.3 %', '0.012 %', 'under 0.001 %')
@@ -216,7 +216,7 @@ def sentence(found: Total) -> str:
 
 
 def lineage_lines(tensors: Sequence[TensorLineage]) -> Iterator[str]:
-    """A table of layers, the sums, and what they mean."""
+    """Yield a table of layers, the sums, and what they mean."""
     whole = total(tensors)
     if not tensors:
         yield "no tensor is ternary in both files"
@@ -280,7 +280,7 @@ def _sums(found: Total) -> dict[str, Any]:
 
 
 def lineage_page(tensors: Sequence[TensorLineage], lines: Sequence[str], a: str, b: str, command: str = "") -> str:
-    """The changed trits by layer and kind of tensor as one HTML page that needs nothing else.
+    """Return the changed trits by layer and kind of tensor as one HTML page that needs nothing else.
 
     The table is as wide as it is; what differs is wrapped, however narrow the page.
 
@@ -303,7 +303,7 @@ def lineage_page(tensors: Sequence[TensorLineage], lines: Sequence[str], a: str,
 
 
 def picture(tensors: Sequence[TensorLineage]) -> str:
-    """The share of changed trits by layer and kind of tensor, SVG; empty where no layer has ternary tensors."""
+    """Return the share of changed trits by layer and kind of tensor, SVG; empty where no layer has ternary tensors."""
     shares: dict[int, dict[str, Total]] = {}
     for each in tensors:
         layer, kind = each.place

@@ -66,7 +66,7 @@ def flat_rows(
     tolerance: float,
     swapped: Callable[[int], NDArray[Any]] | None = None,
 ) -> Rows:
-    """A tensor whose numbers come in ranges of whole units.
+    """Return a tensor whose numbers come in ranges of whole units.
 
     :param fetch: gives the flat numbers of a range whose ends are multiples of `unit`, or the end
     :param swapped: the same for so many of the first numbers, a multiple of `unit`, with words turned round
@@ -87,7 +87,7 @@ def flat_rows(
 
 
 def rows_of(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Rows:
-    """A tensor of a GGUF file as rows.
+    """Return a tensor of a GGUF file as rows.
 
     :param dialect: of I2_S; the unused code is taken for 0
     :raises ValueError: for types that hold neither trits nor floats, and shapes that have no place in them
@@ -115,7 +115,7 @@ def rows_of(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") ->
 
 
 def value_rows(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Rows:
-    """A tensor of a GGUF file as rows of float32: floats, or trits times their scales.
+    """Return a tensor of a GGUF file as rows of float32: floats, or trits times their scales.
 
     :raises ValueError: as `rows_of` does
     :raises FormatError: where the file does not hold the tensor

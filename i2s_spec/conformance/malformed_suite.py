@@ -135,13 +135,13 @@ def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> Exp
 
 
 def _twin(case: Case) -> bytes | None:
-    """A case without I2_S tensors; None where its fault cannot be shown without them."""
+    """Return a case without I2_S tensors; None where its fault cannot be shown without them."""
     twin = None if case.large and case.code[0] not in "GH" else without_i2s(case.data)
     return twin if twin is not None and same_fault(case.data, twin, case.code, case.path) else None
 
 
 def needs_of(data: bytes) -> list[str]:
-    """The features without which a program need not read a file, as far as its header can be read."""
+    """Return the features without which a program need not read a file, as far as its header can be read."""
     index = File(BufferSource(data)).index
     has = {
         "I2_S": any(index.tensor(i).type == I2_S.number for i in range(index.tensors)),
@@ -153,7 +153,9 @@ def needs_of(data: bytes) -> list[str]:
 
 
 def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
-    """The manifest's entry for a case; `how` says how its bytes are written: `whole`, `sparse`, or only `described`."""
+    """Return the manifest's entry for a case; `how` says how its bytes are written: `whole`, `sparse`, or only
+    `described`.
+    """
     rule = REGISTRY[case.code]
     file = f"{MALFORMED}/{case.code}-{case.name}.gguf"
     span = next(f.span for f in lint(data).findings if f.code == case.code and f.span.path == case.path)
@@ -180,7 +182,7 @@ def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
 
 
 def programs_of(data: bytes) -> dict[str, list[str]]:
-    """The programs on record that reject a file, and those that load it; of the others it is not known."""
+    """Return the programs on record that reject a file, and those that load it; of the others it is not known."""
     with File(BufferSource(data)) as file:
         found = verdicts(Subject(file, None, Reading("none")))
     return {key: [each.runtime for each in found if each.loads == word] for key, word in _LOADS.items()}
@@ -191,7 +193,7 @@ _LOADS: Final = {"rejected_by": "no", "loaded_by": "yes"}
 
 
 def manifest(entries: list[dict[str, Any]], sounds: list[dict[str, Any]], i2s: bool, keys: list[str]) -> dict[str, Any]:
-    """The manifest of these files, in the shape that `malformed.schema.json` describes."""
+    """Return the manifest of these files, in the shape that `malformed.schema.json` describes."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": tool(),
@@ -308,7 +310,8 @@ NO_DUTY: Final = {
 
 
 def reader_of(rule: Rule, path: str) -> ReaderKind:
-    """The first kind of program that should reject a file which breaks a rule; many programs do not (`programs_of`).
+    """Return the first kind of program that should reject a file which breaks a rule; many programs do not
+    (`programs_of`).
 
     :param path: of the field that the finding points to
     """
@@ -335,7 +338,7 @@ def phase_of(rule: Rule, path: str) -> Phase:
 
 
 def _least(rule: Rule) -> Phase:
-    """The phase of a rule that compares a field with something further on in the file."""
+    """Return the phase of a rule that compares a field with something further on in the file."""
     if rule.clause.startswith("4."):  # inventories: keys against the table
         return Phase.TABLE
     if rule.code in _OF_TABLE:
@@ -363,7 +366,7 @@ Order = Literal["little", "big"]
 
 
 def without_i2s(data: bytes) -> bytes | None:
-    """A file with F32 tensors of the same bytes; the file itself where it has no I2_S tensor.
+    """Return a file with F32 tensors of the same bytes; the file itself where it has no I2_S tensor.
 
     None where that is impossible because a size is not a whole number of floats.
     """
@@ -389,13 +392,13 @@ def without_i2s(data: bytes) -> bytes | None:
 
 @cache
 def _sample_names() -> tuple[bytes, ...]:
-    """The I2_S tensors of the sample of which broken copies are made."""
+    """Return the I2_S tensors of the sample of which broken copies are made."""
     index = File(BufferSource(Draft().data)).index
     return tuple(info.name for info in map(index.tensor, range(index.tensors)) if info.type == I2_S.number)
 
 
 def _behind_a_fault(data: bytes, known: Container[bytes]) -> Iterator[tuple[tuple[int, ...], int, int, Order]]:
-    """The dimensions, places and type of those I2_S tensors of the sample that our reader did not reach."""
+    """Yield the dimensions, places and type of those I2_S tensors of the sample that our reader did not reach."""
     order: Order = "little"
     for name in _sample_names():
         record = len(name).to_bytes(_WORD, order) + name

@@ -70,7 +70,7 @@ _UNUSED: Final = (0, 1, -1, 2, -2, 3, -3)
 
 
 def explained(case: VectorCase, want: bytes, got: bytes) -> str:
-    """The mistake that gives this answer, as the end of a sentence, or an empty string."""
+    """Return the mistake that gives this answer, as the end of a sentence, or an empty string."""
     if want == got or len(want) != len(got) or case.op not in ("decode", "dequant", "quantize"):
         return ""
     if case.op == "quantize":
@@ -147,7 +147,7 @@ def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
 
 
 def _of_scale(case: VectorCase, data: NDArray[np.uint8], right: NDArray[Any], given: NDArray[Any]) -> Iterator[str]:
-    """The mistake where the trits are right and the scale, one for all of them, is not."""
+    """Yield the mistake where the trits are right and the scale, one for all of them, is not."""
     factors = _trits(right), _trits(given)
     if factors[0] is None or factors[1] is None or not np.array_equal(factors[0][0], factors[1][0]):
         return
@@ -175,7 +175,7 @@ def _of_scale(case: VectorCase, data: NDArray[np.uint8], right: NDArray[Any], gi
 
 
 def _bfloat16(value: np.float32) -> tuple[np.float32, np.float32]:
-    """A float cut to bfloat16, and rounded to it."""
+    """Return a float cut to bfloat16, and rounded to it."""
     bits = int(value.view(np.uint32))
     cut, rounded = bits & 0xFFFF0000, (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
     return np.uint32(cut).view(np.float32), np.uint32(rounded).view(np.float32)
@@ -227,7 +227,7 @@ def _same_magnitude(got: NDArray[Any], scale: Any, worth: NDArray[Any]) -> bool:
 
 
 def _of_other_formats(data: NDArray[np.uint8], count: int, got: NDArray[Any], floats: bool) -> Iterator[str]:
-    """Formats that programs take type 36 for."""
+    """Format that programs take type 36 for."""
     if count % 4 == 0 and data.size >= count // 4:
         in_order = data[: count // 4, None] >> np.arange(0, 8, 2) & 3
         if np.array_equal(np.array([-2, -1, 1, 2])[in_order].reshape(-1), got):
@@ -330,7 +330,7 @@ def _block_values(
 
 
 def _quantized(case: VectorCase, want: bytes, got: bytes) -> str:
-    """The mistake in bytes that a quantizer wrote."""
+    """Return the mistake in bytes that a quantizer wrote."""
     if str(case.args.get("type", "i2_s")).upper() != "I2_S" or len(want) <= TAIL_BYTES:
         return ""
     payload, tail = want[:-TAIL_BYTES], want[-TAIL_BYTES:]

@@ -91,7 +91,7 @@ export const folder = fileURLToPath(new URL("./vectors/", import.meta.url));
 
 
 def tarball() -> bytes:
-    """The suite as a .tar.gz; the same bytes each time."""
+    """Return the suite as a .tar.gz; the same bytes each time."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path, data in suite_files():
@@ -128,7 +128,7 @@ def write_package(target: str | os.PathLike[str], registry: str, source: bytes |
 
 
 def _unpacked(data: bytes) -> dict[str, bytes]:
-    """The files of a tarball, by their path below its folder."""
+    """Return the files of a tarball, by their path below its folder."""
     found = {}
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
         for info in archive:
@@ -139,7 +139,7 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
 
 
 def _below(files: dict[str, bytes], folder: str, use: str) -> dict[str, bytes]:
-    """The suite in a folder of the package, with the license and a README at the top."""
+    """Return the suite in a folder of the package, with the license and a README at the top."""
     readme = _README.format(folder=folder, use=use).encode()
     return {
         "LICENSE": files["LICENSE"],
@@ -185,7 +185,9 @@ def _go(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _cargo(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The crate names each file with `include_bytes!`, so that it needs neither a build script nor a dependency."""
+    """Return the crate names each file with `include_bytes!`, so that it needs neither a build script nor a
+    dependency.
+    """
     rows = "".join(f'    ("{path}", include_bytes!("vectors/{path}")),\n' for path in files)
     library = (
         "//! Test vectors for decoders of I2_S and other ternary GGUF types.\n\n"
@@ -209,5 +211,5 @@ REGISTRIES: Final[dict[str, Callable[[dict[str, bytes]], dict[str, bytes]]]] = {
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of a tarball, for whoever publishes it."""
+    """Return the SHA-256 of a tarball, for whoever publishes it."""
     return sha256(data).hexdigest()

@@ -59,7 +59,7 @@ class Implementation:
     most_bytes: int | None = None
 
     def lacks(self, case: VectorCase) -> list[str]:
-        """The features of a case that it does not claim for the operation; empty where it claims none at all."""
+        """Return the features of a case that it does not claim for the operation; empty where it claims none at all."""
         claimed = self.by_op.get(case.op, ()) if self.by_op is not None else self.features
         return [] if claimed is None else [each for each in case.features if each not in claimed]
 
@@ -151,7 +151,7 @@ def run_case(process: AdapterProcess, seq: int, case: VectorCase, want: str, out
 
 
 def answer_of(message: Mapping[str, Any], seq: int, want: str, output: Path) -> Answer:
-    """The meaning of a line.
+    """Return the meaning of a line.
 
     :raises AdapterFault: for a line that is not a valid answer
     """
@@ -271,7 +271,7 @@ class CaseFolder:
     cases: tuple[VectorCase, ...]
 
     def chosen(self, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[VectorCase, ...]:
-        """The cases that match a pattern of `only`, if there is one, and none of `skip`.
+        """Return the cases that match a pattern of `only`, if there is one, and none of `skip`.
 
         A pattern with `*` is compared with the id, the op, features and flags.
         """
@@ -287,7 +287,7 @@ def _matches(case: VectorCase, patterns: tuple[str, ...]) -> bool:
 
 
 def read_cases(folder: str | Path, check: bool = True) -> CaseFolder:
-    """The vectors of a folder.
+    """Return the vectors of a folder.
 
     :param check: whether the SHA-256 of each input is compared with the manifest's
     :raises SettingError: where the folder has no manifest or a damaged one, or where bytes do not match the manifest
@@ -545,8 +545,8 @@ class AdapterProcess:
         return bool(data)
 
     def _silent(self, message: dict[str, Any]) -> AdapterFault:
-        """The fault of an adapter that has not answered in time; this tests whether it only keeps its output in a
-        buffer."""
+        """Return the fault of an adapter that has not answered in time; this tests whether it only keeps its output
+        in a buffer."""
         asked = f"`{message.get('cmd')}`"
         if self._buffer:
             return AdapterFault("timeout", f"the answer to {asked} has no end of line: {self._shown()}")
@@ -563,7 +563,7 @@ class AdapterProcess:
         return AdapterFault("timeout", f"the adapter did not answer {asked} within {self._bounds.seconds:g} s")
 
     def _ended(self) -> AdapterFault:
-        """The fault of an adapter whose output or input has ended."""
+        """Return the fault of an adapter whose output or input has ended."""
         deadline = time.monotonic() + _LAST_WORDS
         while not self._has_ended() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -686,7 +686,7 @@ class Signature(NamedTuple):
 
 
 def parse_signature(text: str) -> Signature:
-    """A signature from its text.
+    """Return a signature from its text.
 
     >>> parse_signature("void(u8*, f32*, i64)").op
     'dequant'

@@ -55,7 +55,7 @@ class VectorTest(pytest.Item):
             pytest.skip(result.message)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The sentence alone, where the failure is one."""
+        """Return the sentence alone, where the failure is one."""
         return str(excinfo.value) if isinstance(excinfo.value, VectorFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:

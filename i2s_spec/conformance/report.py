@@ -39,12 +39,12 @@ def title(run: RunResult) -> str:
 
 
 def failures(run: RunResult) -> list[CaseResult]:
-    """The results that make the run fail."""
+    """Return the results that make the run fail."""
     return [each for each in run.results if each.status in FAILURES and each.id not in run.known]
 
 
 def text_report(run: RunResult) -> str:
-    """A run for people: one line for each failure, a table by op, and a summary sentence."""
+    """Return a run for people: one line for each failure, a table by op, and a summary sentence."""
     return "\n".join(_lines(run)) + "\n"
 
 
@@ -64,7 +64,7 @@ def _lines(run: RunResult) -> Iterator[str]:
 
 
 def summary(run: RunResult) -> str:
-    """A run in one sentence."""
+    """Return a run in one sentence."""
     counts = run.counts
     asked = len(run.results) - counts[Status.SKIPPED.value] - counts[Status.NOTED.value]
     known = f"; {counted(len(run.known), 'failure is', 'failures are')} known" if run.known else ""
@@ -76,7 +76,7 @@ def summary(run: RunResult) -> str:
 
 
 def common_mistake(run: RunResult) -> str:
-    """The known mistake that explains most of the failures, in a few words; empty where none explains two."""
+    """Return the known mistake that explains most of the failures, in a few words; empty where none explains two."""
     failed = [each for each in failures(run) if each.status is Status.FAIL]
     (mistake, count), *_ = Counter(each.mistake for each in failed if each.mistake).most_common(1) or [("", 0)]
     if count < _SEVERAL:
@@ -87,7 +87,7 @@ def common_mistake(run: RunResult) -> str:
 
 
 def markdown_report(runs: Sequence[RunResult]) -> str:
-    """Runs as Markdown: a table of all, and the failures of each."""
+    """Run as Markdown: a table of all, and the failures of each."""
     heads = ["implementation", *(status.value for status in _COLUMNS), "suite", "date"]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * len(_COLUMNS) + "|---|---|"]
     for run in runs:
@@ -117,7 +117,7 @@ def _cell(text: str) -> str:
 
 
 def badge(run: RunResult) -> str:
-    """The JSON that an endpoint badge reads."""
+    """Return the JSON that an endpoint badge reads."""
     counts = run.counts
     asked = len(run.results) - counts[Status.SKIPPED.value] - counts[Status.NOTED.value]
     colour = "brightgreen" if run.ok and counts["pass"] == asked else "yellow" if run.ok else "red"
@@ -139,7 +139,7 @@ details{max-width:32em}:root{color-scheme:light dark}"""
 
 
 def junit_report(runs: Sequence[RunResult]) -> str:
-    """A test suite for each run, a test for each vector."""
+    """Return a test suite for each run, a test for each vector."""
     suites = "".join(_suite(run) for run in runs)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="i2s conform">\n{suites}</testsuites>\n'
 
@@ -215,7 +215,7 @@ _LARGEST: Final = 64 << 20
 
 
 def ndjson(run: RunResult) -> str:
-    """The record of a run."""
+    """Return the record of a run."""
     return "".join(json.dumps(line, ensure_ascii=True, allow_nan=False) + "\n" for line in _records(run))
 
 
@@ -251,7 +251,7 @@ def _records(run: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def _visible(value: Any) -> str:
-    """A text that reports print as it is, with every invisible character escaped."""
+    """Return a text that reports print as it is, with every invisible character escaped."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in _checked_text(value)
     )
@@ -280,7 +280,7 @@ def _require(values: Mapping[str, Any], kind: type) -> None:
 
 
 def read_ndjson(path: str | Path) -> RunResult:
-    """A run from its record.
+    """Return a run from its record.
 
     :raises SettingError: for a file that is not a complete record
     """

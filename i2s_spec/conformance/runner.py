@@ -76,7 +76,7 @@ class CaseRunner:
         self._sound: dict[str, tuple[CaseResult, bool]] = {}  # cases that have been asked: whether they are accepted
 
     def run(self, case: VectorCase) -> CaseResult:
-        """The result of a case; whatever an adapter does is a result.
+        """Return the result of a case; whatever an adapter does is a result.
 
         A refusal passes only where the case's sound twin is accepted, whatever is read from it.
         """
@@ -92,7 +92,7 @@ class CaseRunner:
                        "shows nothing", phase=result.phase)  # fmt: skip
 
     def _asked(self, case: VectorCase) -> tuple[CaseResult, bool]:
-        """The result of a case by itself, and whether its input was accepted; no case is asked twice."""
+        """Return the result of a case by itself, and whether its input was accepted; no case is asked twice."""
         if case.id not in self._sound:
             self._sound[case.id] = self._ask(case)
         return self._sound[case.id]
@@ -305,7 +305,7 @@ class Asker(Protocol):
         ...
 
     def answer(self, case: VectorCase, want: str) -> Answer:
-        """The answer to a case; `want` is `digest` or `bytes`."""
+        """Return the answer to a case; `want` is `digest` or `bytes`."""
         ...
 
     def close(self) -> None:
@@ -462,7 +462,7 @@ class Sentence(NamedTuple):
 
 
 def smoke(words: Sequence[str], bounds: Bounds) -> Iterator[Sentence]:
-    """The three sentences, each as soon as it is known; only the first where the adapter does not answer."""
+    """Yield the three sentences, each as soon as it is known; only the first where the adapter does not answer."""
     asker = ProtocolAsker(words, bounds)
     try:
         try:
@@ -480,7 +480,7 @@ def smoke(words: Sequence[str], bounds: Bounds) -> Iterator[Sentence]:
 
 
 def _type(about: Implementation) -> str | None:
-    """A type that the adapter reads: I2_S if it does."""
+    """Return a type that the adapter reads: I2_S if it does."""
     if about.features is None or "type.i2_s" in about.features:
         return "I2_S"
     named = (each.removeprefix("type.").upper() for each in about.features if each.startswith("type."))
@@ -488,7 +488,7 @@ def _type(about: Implementation) -> str | None:
 
 
 def _case(about: Implementation, folder: Path, op: str) -> VectorCase | None:
-    """A tensor of random trits, and what it decodes to."""
+    """Return a tensor of random trits, and what it decodes to."""
     type_ = _type(about)
     if type_ is None or op not in about.ops:
         return None

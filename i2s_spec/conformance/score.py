@@ -31,7 +31,7 @@ _UNKNOWN: Final = Operation("u1")
 
 
 def dtype_of(case: VectorCase) -> str:
-    """The NumPy type of the elements of an answer."""
+    """Return the NumPy type of the elements of an answer."""
     if case.op == "bitlinear" and (case.method in ("rtol", "ulp", "bits") or case.args.get("accumulate") == "float"):
         return "<f4"
     return operation_of(case).element or "u1"
@@ -43,7 +43,7 @@ def operation_of(case: VectorCase) -> Operation:
 
 
 def expected_json(case: VectorCase) -> Any:
-    """The value that a case expects where its answer is JSON, else None."""
+    """Return the value that a case expects where its answer is JSON, else None."""
     if case.digest and not operation_of(case).is_json:
         return None
     if case.json is None and case.answer is not None and operation_of(case).is_json:
@@ -52,7 +52,7 @@ def expected_json(case: VectorCase) -> Any:
 
 
 def expected_bytes(case: VectorCase) -> bytes | None:
-    """The bytes that a case expects, if it has any; expected JSON in its canonical form."""
+    """Return the bytes that a case expects, if it has any; expected JSON in its canonical form."""
     if case.answer is not None:
         return case.answer.read_bytes()
     return canonical(case.json) if case.json is not None and not case.digest else None
@@ -174,8 +174,8 @@ def _json_texts_difference(case: VectorCase, want: bytes, got: bytes) -> str:
 
 
 def in_any_order(value: Any) -> Any:
-    """The content of a container as readers have it that keep keys and tensors in a map: sorted by name; an object of
-    entries by their key counts as a list of them."""
+    """Return the content of a container as readers have it that keep keys and tensors in a map: sorted by name; an
+    object of entries by their key counts as a list of them."""
     if not isinstance(value, Mapping):
         return value
     found = dict(value)
@@ -225,7 +225,7 @@ def _like(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> str:
 
 
 def _elements(case: VectorCase, want: NDArray[Any], got: NDArray[Any], near: Any) -> str:
-    """The first element that differs, and how many do."""
+    """Return the first element that differs, and how many do."""
     if near is None:
         near = (want.view(f"u{want.itemsize}") if want.itemsize > 1 else want) == (
             got.view(f"u{got.itemsize}") if got.itemsize > 1 else got
@@ -367,7 +367,7 @@ _LARGEST: Final = 1 << 24
 
 
 def read_list(path: str | Path) -> dict[str, str]:
-    """The messages of a list by id; a missing file counts as an empty list.
+    """Return the messages of a list by id; a missing file counts as an empty list.
 
     :raises SettingError: for a line that is not an entry, and for an id that occurs twice
     """

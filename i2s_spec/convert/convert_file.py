@@ -230,7 +230,7 @@ def read_as(form: WriterForm, source: Dialect) -> str:
 
 
 def wanted_form(to: str | None, dialect: str | Dialect | None = None) -> tuple[str | None, Dialect]:
-    """The type for one of `TYPES` or the name of a dialect, and the dialect if the type is I2_S.
+    """Return the type for one of `TYPES` or the name of a dialect, and the dialect if the type is I2_S.
 
     :raises ValueError: for a name that is neither, and for two different dialects
     """
@@ -286,7 +286,7 @@ class _Plan(NamedTuple):
     small: SmallRecodings
 
     def proofs(self, file: File) -> Iterator[Proof]:
-        """The proofs, after all bytes are made."""
+        """Yield the proofs, after all bytes are made."""
         small = self.small
         for name, each in self.recodings.items():
             if isinstance(each, int):
@@ -309,7 +309,7 @@ def _planned(
     order: ByteOrder,
     threads: int,
 ) -> _Plan:
-    """The conversion of each tensor that does not have the requested form already."""
+    """Return the conversion of each tensor that does not have the requested form already."""
     from i2s_spec.convert.recodings import TOGETHER, SmallRecodings
 
     each: AnyRecoding | int | None
@@ -368,7 +368,7 @@ def _proof(name: str, recoding: AnyRecoding) -> Proof:
 
 
 def form_label(form: Form) -> str:
-    """A type, and the dialect of I2_S."""
+    """Return a type, and the dialect of I2_S."""
     return f"I2_S {form.dialect}" if form.type == "I2_S" else form.type
 
 
@@ -378,7 +378,7 @@ def _text(file: File, key: str) -> str | None:
 
 
 def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
-    """The layout of the I2_S tensors in the new file."""
+    """Return the layout of the I2_S tensors in the new file."""
     if "I2_S" not in types:
         return None
     small = plan.small
@@ -504,7 +504,7 @@ def _of_architecture(architecture: str | None, activation: str | None, upstream:
 
 
 def _of_group_types(types: set[str], way_out: str) -> Iterator[str]:
-    """The programs that read types with a scale for each group or row."""
+    """Yield the programs that read types with a scale for each group or row."""
     if types & {"PQ2_0", "PTQ1_0"}:
         yield (
             "Only PrismML's llama.cpp fork, since August 2026, and programs made for its types read 142 and 143; "

@@ -85,7 +85,7 @@ class Encoder:
         return np.float32(self.rounding.stored)
 
     def encode(self, trits: NDArray[np.int8]) -> bytes:
-        """The bytes of a window of trits, without those of `tail`.
+        """Return the bytes of a window of trits, without those of `tail`.
 
         :param trits: flat int8, as many as a window has
         :raises ValueError: if the type cannot store them, because the scale is 0
@@ -116,7 +116,9 @@ class Encoder:
         return bits.astype(order + FLOAT_WORDS[self.form.type])
 
     def tail(self) -> bytes:
-        """The bytes after the last window: 32 bytes for I2_S, the scale of each row before them for I2_SR; else empty."""
+        """Return the bytes after the last window: 32 bytes for I2_S, the scale of each row before them for I2_SR;
+        else empty.
+        """
         if self.form.has_scales_apart:
             return self._scales(self.form.rows)
         if self.form.type != "I2_S":
@@ -124,7 +126,7 @@ class Encoder:
         return write_tail(self.scale, self.form.dialect.tail, self.form.byte_order)
 
     def _scales(self, rows: int) -> bytes:
-        """The scale, once for each row, and 32 zeros."""
+        """Return the scale, once for each row, and 32 zeros."""
         scales = np.full(rows, self.stored, dtype=order_prefix(self.form.byte_order) + "f4")
         return scales.tobytes() + bytes(TAIL_BYTES)
 
@@ -195,7 +197,7 @@ class Recoding:
 
 
 def transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
-    """A window of an I2_S payload in another dialect: the same trits, and the same number of unused codes."""
+    """Return a window of an I2_S payload in another dialect: the same trits, and the same number of unused codes."""
     count = len(data) * CODES_PER_BYTE
     shape = max(source.matrix(count), target.matrix(count))  # whole rows, if either layout packs groups of rows
     made: bytes = recode(data, shape, source.dialect, target.dialect)
@@ -302,7 +304,7 @@ def _times(scale: np.float32) -> Callable[[NDArray[np.int8]], NDArray[Any]]:
 
 
 def _group_weights(source: Trits) -> Iterator[NDArray[Any]]:
-    """The weights of a tensor with a scale for each group; they may be +2 times a scale, if the type has that."""
+    """Yield the weights of a tensor with a scale for each group; they may be +2 times a scale, if the type has that."""
     form = source.form
     answer = source.unused if BLOCK_TYPES[form.type].fourth == "reserved" else None
     for start, stop in source.windows():
@@ -343,7 +345,7 @@ def encode_array(
     byte_order: ByteOrder = "little",
     strict: bool = True,
 ) -> bytes:
-    """The bytes of an I2_S tensor from an array: payload, then tail (clauses 5.5 and 6.1).
+    """Return the bytes of an I2_S tensor from an array: payload, then tail (clauses 5.5 and 6.1).
 
     :param array: int8 trits, with `scale`; or floats, which a rule makes ternary (see `codec.quantize`)
     :param rule: `absmax` (the default for floats), `hf-first`, `embedding-mean` or `given`
@@ -447,7 +449,7 @@ def write_npy(
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a `.npy` file, if it is complete and holds numbers.
+    """Return the array of a `.npy` file, if it is complete and holds numbers.
 
     :raises FormatError: H103 for another file, arrays of objects, and files that end early; S901, S902 as `open` does;
     S903 if it changes meanwhile

@@ -65,7 +65,7 @@ class GroupConversion:
         yield from written
 
     def _written(self) -> Iterator[bytes]:
-        """The bytes of windows in order, each with its scales."""
+        """Yield the bytes of windows in order, each with its scales."""
         source, form = self.source.form, self.form
         types = {source.type, form.type} & set(BLOCK_TYPES)
         by_row = any(block_layout(type).scale.per == "row" for type in types)
@@ -99,8 +99,8 @@ class GroupConversion:
 def group_weights(
     data: bytes, shape: tuple[int, int], source: Form, form: Form, unused: Literal["reject", "zero"]
 ) -> tuple[bytes, list[Rounding], NDArray[np.intp]]:
-    """A window of a matrix of a block type as floats, proved; the rounding of its different scales, in ascending order,
-    and the scale of each group.
+    """Return a window of a matrix of a block type as floats, proved; the rounding of its different scales, in
+    ascending order, and the scale of each group.
 
     :param source, form: only their type and byte order matter
     :param unused: whether code 3, if it is reserved, is an error or 0
@@ -127,14 +127,14 @@ def group_weights(
 
 
 def most_rounded(each: list[Rounding], groups: int) -> Rounding:
-    """The rounding with the largest relative change in a window with this number of groups."""
+    """Return the rounding with the largest relative change in a window with this number of groups."""
     return max(each, key=lambda found: abs(found.relative))._replace(scales=groups)
 
 
 def _words(
     weights: np.ndarray[tuple[int], np.dtype[np.float32]], type: str
 ) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    """The words of weights that the type can hold exactly."""
+    """Return the words of weights that the type can hold exactly."""
     if type == "BF16":
         return (weights.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     return weights.astype(np.float16 if type == "F16" else np.float32).view(FLOAT_WORDS[type])
@@ -147,7 +147,8 @@ def _words(
 def regrouped(
     data: bytes, shape: tuple[int, int], source: Form, form: Form
 ) -> tuple[bytes, NDArray[np.float32], NDArray[np.float32]]:
-    """A window of a matrix in another block type, proved; the scales that its groups need, and the stored scales.
+    """Return a window of a matrix in another block type, proved; the scales that its groups need, and the stored
+    scales.
 
     :param source, form: only their type and byte order matter
     :raises ValueError: as `convert` does
@@ -166,7 +167,7 @@ def regrouped(
 
 
 def most_changed(needed: NDArray[np.float32], stored: NDArray[np.float32]) -> Rounding:
-    """The rounding of at least one scale."""
+    """Return the rounding of at least one scale."""
     with np.errstate(all="ignore"):
         apart = np.where(stored == needed, 0, np.abs(stored.astype(np.float64) / needed - 1))
     worst = int(apart.argmax())

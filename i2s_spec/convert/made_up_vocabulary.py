@@ -95,7 +95,7 @@ PIECE_SPACE: Final = "▁"
 
 @cache
 def alphabet() -> tuple[str, ...]:
-    """The 256 characters that represent bytes in byte-level tokens, in their usual order.
+    """Return the 256 characters that represent bytes in byte-level tokens, in their usual order.
 
     Printable characters of Latin-1 represent themselves; the other bytes, in ascending order, U+0100 and the following.
     """
@@ -132,13 +132,13 @@ def train(texts: Iterable[str], size: int) -> dict[str, Any]:
 
 @cache
 def trained() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens and the merges of the vocabulary in this package."""
+    """Return the tokens and the merges of the vocabulary in this package."""
     stored = json.loads(TRAINED.read_text(encoding="utf-8"))
     return tuple(stored["tokens"]), tuple(stored["merges"])
 
 
 def byte_level(size: int, merges: int | None = None, special: Sequence[Special] = BPE_SPECIAL) -> SyntheticVocabulary:
-    """A vocabulary for `tokenizer.ggml.model` = gpt2: bytes, then merged tokens, then the special tokens.
+    """Return a vocabulary for `tokenizer.ggml.model` = gpt2: bytes, then merged tokens, then the special tokens.
 
     :param size: tokens in all, at least 256 and the special ones
     :param merges: the number of merges, if it matters; each token has at least one
@@ -174,7 +174,7 @@ def byte_level(size: int, merges: int | None = None, special: Sequence[Special] 
 
 
 def sentence_pieces(size: int, special: Sequence[Special] = LLAMA_SPECIAL) -> SyntheticVocabulary:
-    """A vocabulary for `tokenizer.ggml.model` = llama: special tokens, bytes as `<0xNN>`, then pieces by rank.
+    """Return a vocabulary for `tokenizer.ggml.model` = llama: special tokens, bytes as `<0xNN>`, then pieces by rank.
 
     The score of a piece is its rank, negative. Pieces of several characters come first, then the characters that they
     are made of, as SentencePiece orders them.
@@ -215,7 +215,7 @@ def _check_size(size: int, least: int) -> None:
 
 
 def _cut(size: int) -> tuple[list[str], list[str]]:
-    """The first tokens of the trained vocabulary, at most `size`, and their merges."""
+    """Return the first tokens of the trained vocabulary, at most `size`, and their merges."""
     tokens, merges = trained()
     retained = list(tokens[:size])
     made = set(retained)
@@ -279,5 +279,5 @@ def _all_words(space: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _splits(parts: tuple[str, ...], space: str) -> list[str]:
-    """The ways to cut a word between two syllables."""
+    """Return the ways to cut a word between two syllables."""
     return [f"{space}{''.join(parts[:i])} {''.join(parts[i:])}" for i in range(1, len(parts))]

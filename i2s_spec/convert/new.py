@@ -247,7 +247,7 @@ def write_model(
 
 
 def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size, Callable[[int], SyntheticVocabulary]]:
-    """The sizes of a named shape, and the function that makes its vocabulary."""
+    """Return the sizes of a named shape, and the function that makes its vocabulary."""
     if shape not in SHAPES:
         raise ValueError(f"there is no shape {quote(shape)}; there is {', '.join(SHAPES)}")
     size, make_vocabulary, architectures = SHAPES[shape]
@@ -259,7 +259,7 @@ def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size,
 
 
 def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> Hyperparameters:
-    """The sizes, checked; head widths follow from the others unless they are given."""
+    """Return the sizes, checked; head widths follow from the others unless they are given."""
     if not 1 <= size.layers <= MAX_LAYERS:
         raise ValueError(f"there are {counted(size.layers, 'layer')}; a model has 1 to {MAX_LAYERS}")
     for what, width in (("embd", size.embd), ("ff", size.ff)):
@@ -315,7 +315,7 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
 def _values(
     architecture: Architecture, recipe: Recipe, h: Hyperparameters, words: SyntheticVocabulary
 ) -> dict[str, Any]:
-    """The value of each key."""
+    """Return the value of each key."""
     ids = {f"tokenizer.ggml.{name}_token_id": number for name, number in words.ids.items()}
     return {
         "tokenizer.ggml.padding_token_id": words.ids["eos"],
@@ -362,8 +362,9 @@ def _values(
 def _data(
     placed: Placed, seed: int, byte_order: ByteOrder, kinds: WeightKinds, times: int
 ) -> Callable[[], Iterable[bytes | memoryview]]:
-    """The function that makes the bytes of a tensor when it is written; tables are divided by about sqrt(embd) once, or
-    twice if the model multiplies its embedding by that. The gains of the last norm give the logits their size.
+    """Return the function that makes the bytes of a tensor when it is written; tables are divided by about
+    sqrt(embd) once, or twice if the model multiplies its embedding by that. The gains of the last norm give the
+    logits their size.
     """
     from i2s_spec.convert import random_weights
 

@@ -112,7 +112,7 @@ def _checkpoint_trits(source: Trits, heads: int | None, threads: int) -> Callabl
 
 
 def _copied(file: File, tensor: Tensor, module: str) -> NewTensor:
-    """A float tensor unchanged, in little-endian order."""
+    """Return a float tensor unchanged, in little-endian order."""
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if name not in FLOAT_WORDS:
         raise ValueError(f"tensor {quote(tensor.name)} is {name}, a type that checkpoints do not have")

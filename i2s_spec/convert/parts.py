@@ -164,7 +164,7 @@ def _from(progress: Progress, before: int, total: int) -> Progress:
 
 
 def _inputs(source: Source) -> tuple[Source, ...]:
-    """The sources that a file is read from."""
+    """Return the sources that a file is read from."""
     origin = source.origin if isinstance(source, EditedSource) else source
     return origin.sources if isinstance(origin, JoinedSource) else (origin,)
 
@@ -209,7 +209,7 @@ def _groups(file: File, into: PartSize) -> tuple[list[_Group], str]:
 def _cuts(
     file: File, into: PartSize, order: Sequence[int], offsets: Sequence[int], ends: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """The tensors of each part, by first and last place in the order of the file."""
+    """Yield the tensors of each part, by first and last place in the order of the file."""
     count = len(order)
     if into.parts is not None:
         groups = into.parts - 1
@@ -262,14 +262,14 @@ def _parts(file: File, groups: Sequence[_Group]) -> Iterator[tuple[EditedSource,
 
 
 def _header(file: File, records: Sequence[bytes], infos: Sequence[bytes]) -> bytes:
-    """The bytes up to the data section, with its padding."""
+    """Return the bytes up to the data section, with its padding."""
     counts = struct.pack(order_prefix(file.byte_order) + "IQQ", file.version, len(infos), len(records))
     head = b"".join((MAGIC, counts, *records, *infos))
     return head + bytes(data_start(len(head), file.alignment or DEFAULT_ALIGNMENT) - len(head))
 
 
 def _records(file: File, later: bool = False) -> list[bytes]:
-    """The key-values of a whole model, or those of a later part: what readers need to find its tensors."""
+    """Return the key-values of a whole model, or those of a later part: what readers need to find its tensors."""
     return [
         file.source.read(entry.span.start, entry.span.stop - entry.span.start)
         for entry in file.metadata.rows
@@ -278,7 +278,7 @@ def _records(file: File, later: bool = False) -> list[bytes]:
 
 
 def _about(file: File, number: int, count: int, tensors: int, identity: str) -> list[bytes]:
-    """The key-values that are about parts."""
+    """Return the key-values that are about parts."""
     prefix = order_prefix(file.byte_order)
     values: dict[bytes, tuple[ValueType, Any]] = dict(
         zip(TYPES, zip(TYPES.values(), (number, count, tensors), strict=True), strict=True)
@@ -291,7 +291,9 @@ def _about(file: File, number: int, count: int, tensors: int, identity: str) -> 
 
 
 def _identity(file: File) -> str:
-    """The same for the same model: 32 hexadecimal digits of its keys, its table, and the first bytes of each tensor."""
+    """Return the same for the same model: 32 hexadecimal digits of its keys, its table, and the first bytes of each
+    tensor.
+    """
     digest = sha256(b"".join(_records(file)))
     for i in range(file.index.tensors):
         digest.update(_info(file, i, 0))
@@ -301,7 +303,7 @@ def _identity(file: File) -> str:
 
 
 def _info(file: File, row: int, moved: int) -> bytes:
-    """A tensor info with its offset moved."""
+    """Return a tensor info with its offset moved."""
     info: TensorInfo = file.index.tensor(row)
     data = file.source.read(info.span.start, info.span.stop - info.span.start)
     return data[:-8] + (info.offset + moved).to_bytes(8, file.byte_order)
@@ -337,7 +339,7 @@ def merge(
 
 @contextmanager
 def _whole(file: File) -> Iterator[File]:
-    """The model that a file is the first part of; the file itself if it is none."""
+    """Provide the model that a file is the first part of; the file itself if it is none."""
     unusable = (error for error in file.passed if error.fault in ALIGNMENTS)  # which loaders refuse
     if (fault := file.fault or next(unusable, None)) is not None:
         raise fault
@@ -372,7 +374,7 @@ def _opened(whole: SplitSet, number: int) -> Iterator[File]:
 
 
 def _checked_order(file: File) -> list[int]:
-    """The tensors in the order in which they lie, by the offsets of the table.
+    """Return the tensors in the order in which they lie, by the offsets of the table.
 
     :raises FormatError: for one that is incomplete
     :raises ValueError: for tensors that share bytes, as far as the sizes of their types are known
@@ -390,7 +392,7 @@ def _checked_order(file: File) -> list[int]:
 
 
 def _joined(files: Sequence[File]) -> EditedSource:
-    """The parts as one file: the keys of the first, the tables one after another, then the data sections."""
+    """Return the parts as one file: the keys of the first, the tables one after another, then the data sections."""
     first = files[0]
     alignment = first.alignment or DEFAULT_ALIGNMENT
     joined = JoinedSource([file.source for file in files])

@@ -170,7 +170,7 @@ def quantize_model(
 
 
 def _chosen(file: File, architecture: str | None, keep: Collection[str], also: Collection[str]) -> list[Tensor]:
-    """The tensors to quantize, in the order of the file."""
+    """Return the tensors to quantize, in the order of the file."""
     for patterns in (keep, also):
         if isinstance(patterns, str):
             raise TypeError("tensors are given as a list of names, not as one text")
@@ -195,7 +195,7 @@ def _chosen(file: File, architecture: str | None, keep: Collection[str], also: C
 
 
 def _form(tensor: Tensor, kind: str, dialect: Dialect, file: File) -> Form:
-    """The new form of a tensor.
+    """Return the new form of a tensor.
 
     :raises ValueError: if the type cannot hold it
     """
@@ -223,7 +223,7 @@ class _Sums:
 
 
 def _quantized(tensor: Tensor, form: Form, rule: str, losses: dict[str, Loss]) -> Iterator[bytes]:
-    """The bytes of a tensor; its loss is known after the last of them."""
+    """Yield the bytes of a tensor; its loss is known after the last of them."""
     weights = tensor.array().astype(np.float32, copy=False)
     if not np.isfinite(weights).all():
         raise ValueError(f"tensor {quote(tensor.name)} has infinities or NaN among its weights")
@@ -263,7 +263,7 @@ def _quantized(tensor: Tensor, form: Form, rule: str, losses: dict[str, Loss]) -
 
 
 def _by_group(weights: NDArray[np.float32], form: Form, sums: _Sums) -> Iterator[bytes]:
-    """The bytes that the type's own quantizer makes, whole rows at a time."""
+    """Yield the bytes that the type's own quantizer makes, whole rows at a time."""
     rows = weights.reshape(form.rows, form.cols)
     step = max(1, _WINDOW // form.cols)
     for start in range(0, form.rows, step):

@@ -70,7 +70,7 @@ def random_bytes(seed: int, stream: str, count: int) -> Iterator[np.ndarray[Any,
 def ternary(
     seed: int, name: str, ne: tuple[int, ...], byte_order: ByteOrder = "little"
 ) -> Iterator[bytes | memoryview]:
-    """The bytes of a canonical I2_S tensor with a quarter of its weights -1, a half 0 and a quarter +1.
+    """Yield the bytes of a canonical I2_S tensor with a quarter of its weights -1, a half 0 and a quarter +1.
 
     The scale is sqrt(2 / ne0), which keeps the magnitude of activations, changed by up to 6 % so that tensors have
     different scales.
@@ -104,7 +104,7 @@ def quantiles(halvings: int = 0) -> np.ndarray[Any, np.dtype[np.float16]]:
 def normal_halves(
     seed: int, name: str, count: int, halvings: int = 0, byte_order: ByteOrder = "little"
 ) -> Iterator[memoryview]:
-    """The bytes of `count` normally distributed float16 numbers with a deviation of 2**-halvings."""
+    """Yield the bytes of `count` normally distributed float16 numbers with a deviation of 2**-halvings."""
     table = quantiles(halvings).astype(order_prefix(byte_order) + "f2")
     for chunk in random_bytes(seed, name, count):
         yield table[chunk].view(np.uint8).data
@@ -113,8 +113,8 @@ def normal_halves(
 def near_one(
     seed: int, name: str, count: int, type: str, doublings: int = 0, byte_order: ByteOrder = "little", sign: int = 1
 ) -> Iterator[memoryview]:
-    """The bytes of `count` numbers between 7/8 and 9/8, doubled this often, in F32 or F16, which hold them exactly; with
-    `sign` -1 they are negative."""
+    """Yield the bytes of `count` numbers between 7/8 and 9/8, doubled this often, in F32 or F16, which hold them
+    exactly; with `sign` -1 they are negative."""
     dtype = np.dtype({"F32": "f4", "F16": "f2"}[type]).newbyteorder(order_prefix(byte_order))
     for chunk in random_bytes(seed, name, count):
         gains = 1 + (chunk.astype(np.int16) - 128) / np.float32(1024)
@@ -133,7 +133,7 @@ def near_one(
 def projection(
     seed: int, name: str, ne: tuple[int, ...], type: str, rotation: Rotation | None, byte_order: ByteOrder = "little"
 ) -> Iterator[bytes | memoryview]:
-    """The bytes of a projection.
+    """Yield the bytes of a projection.
 
     :param ne: shape in ggml's order
     :param type: one of `recipes.TYPES`
@@ -168,7 +168,8 @@ def table(
     halvings: int = 0,
     byte_order: ByteOrder = "little",
 ) -> Iterator[bytes]:
-    """The bytes of an embedding table or head, normally distributed, in F32 or F16, with rotated rows if requested.
+    """Yield the bytes of an embedding table or head, normally distributed, in F32 or F16, with rotated rows if
+    requested.
 
     The deviation is 2**-halvings. A row h is stored as z = H (s h), so that s (H z) is h again; the rows of a head are
     folded in the same way.
@@ -181,7 +182,7 @@ def table(
 
 
 def _scales(seed: int, name: str, shape: tuple[int, ...], type: str, scale: float) -> NDArray[Any]:
-    """The scale of each group, in the float type that the type uses."""
+    """Return the scale of each group, in the float type that the type uses."""
     tensor = blocks_of(shape, type)
     bits = np.concatenate(list(random_bytes(seed, f"{name} groups", tensor.groups)))
     each = np.float32(scale) * (1 + (bits.astype(np.float32) - 128) / 1024)

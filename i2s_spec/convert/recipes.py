@@ -61,7 +61,7 @@ class Recipe(NamedTuple):
         return "{arch}.attention.key_length" in self.keys
 
     def keys_of(self, as_published: bool) -> tuple[str, ...]:
-        """The keys in order, with or without those that published files lack."""
+        """Return the keys in order, with or without those that published files lack."""
         keys = list(self.keys)
         for key, before in () if as_published else self.lacking:
             keys.insert(keys.index(before) + 1, key)
@@ -225,7 +225,7 @@ class WeightKinds:
         self.rotation: Rotation | None = None
 
     def grown(self, usual: Size, chosen: dict[str, Any]) -> Size:
-        """The sizes of a recipe with the chosen changes; the widths of the recipe grow to whole blocks.
+        """Return the sizes of a recipe with the chosen changes; the widths of the recipe grow to whole blocks.
 
         :raises ValueError: for a chosen width that is not a multiple of the type's block
         """
@@ -237,7 +237,7 @@ class WeightKinds:
         return usual._replace(**{**widths, **chosen})
 
     def type_of(self, spec: TensorSpec) -> str:
-        """The type of a tensor."""
+        """Return the type of a tensor."""
         if spec.usual == "I2_S":
             return self.type
         return "F32" if self.type == "F32" and spec.role in ("embedding", "head") else spec.usual
@@ -260,7 +260,7 @@ class WeightKinds:
         return number
 
     def rotation_keys(self) -> dict[Key, Any]:
-        """The keys of the rotation, in the order of their declaration, with their values."""
+        """Return the keys of the rotation, in the order of their declaration, with their values."""
         rotation = self.rotation
         if rotation is None:
             return {}
@@ -279,7 +279,7 @@ class WeightKinds:
 
 
 def _rotation(seed: int, folded: list[Placed], tables: list[Placed]) -> Rotation:
-    """A rotation with the largest block that all rows allow, and random signs for every width."""
+    """Return a rotation with the largest block that all rows allow, and random signs for every width."""
     import numpy as np
 
     widths = sorted({each.ne[0] for each in (*folded, *tables)})

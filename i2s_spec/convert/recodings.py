@@ -59,7 +59,7 @@ def keeps_groups(source: str, target: str) -> bool:
 
 
 def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
-    """A tensor in another form of the same shape; its bytes are made, and proved, during iteration.
+    """Return a tensor in another form of the same shape; its bytes are made, and proved, during iteration.
 
     :raises ValueError: as the classes do
     """
@@ -69,7 +69,7 @@ def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
 
 
 def named_bytes(name: str, recoding: AnyRecoding) -> Iterator[bytes]:
-    """The bytes of a tensor; errors contain its name."""
+    """Yield the bytes of a tensor; errors contain its name."""
     try:
         yield from recoding
     except FormatError:
@@ -143,7 +143,9 @@ class SmallRecodings:
         self._odd: frozenset[int] = frozenset()
 
     def add(self, tensors: Sequence[Tensor]) -> list[int | None]:
-        """The places of tensors, at most `TOGETHER`; None for a tensor that is converted alone, or not at all."""
+        """Return the places of tensors, at most `TOGETHER`; None for a tensor that is converted alone, or not at
+        all.
+        """
         sorts: dict[_Sort, list[int]] = {}
         for i, tensor in enumerate(tensors):
             if (sort := self._sort(tensor)) is not None:
@@ -166,22 +168,22 @@ class SmallRecodings:
         return places
 
     def types(self, place: int) -> tuple[str, str]:
-        """The old and the new type of a tensor."""
+        """Return the old and the new type of a tensor."""
         return self._sorts[place][:2]
 
     def rounding(self, place: int) -> Rounding:
-        """The rounding of a tensor's scales, once its bytes are made."""
+        """Return the rounding of a tensor's scales, once its bytes are made."""
         return Rounding(self._scales[place], self._stored[place], self._counts[place])
 
     def data(self, place: int) -> Callable[[], Iterator[bytes]]:
-        """The function that makes the bytes of the tensor at a place."""
+        """Return the function that makes the bytes of the tensor at a place."""
         return partial(self._bytes, place)
 
     # Which tensors are joined, and with which scales.
 
     def _sort(self, tensor: Tensor) -> _Sort | None:
-        """The group with which a tensor is converted; None if it is not small, stays unchanged, or does not fit the
-        type."""
+        """Return the group with which a tensor is converted; None if it is not small, stays unchanged, or does not
+        fit the type."""
         key = (tensor.kind, tensor.ne)
         if key not in self._known:
             self._known[key] = self._sort_of(tensor)
@@ -209,7 +211,9 @@ class SmallRecodings:
         return None
 
     def _planned(self, tensors: list[Tensor], sort: _Sort) -> list[Rounding | None]:
-        """The rounding of each tensor's scale, as far as it is known before; None for tensors that are converted alone."""
+        """Return the rounding of each tensor's scale, as far as it is known before; None for tensors that are
+        converted alone.
+        """
         if keeps_groups(sort.source, sort.target):
             return [NO_SCALES] * len(tensors)
         good = np.ones(len(tensors), dtype=np.bool_)
@@ -229,7 +233,7 @@ class SmallRecodings:
         return read_spans(self._file.source, [(start + tensor.offset, tensor.nbytes or 0) for tensor in tensors])
 
     def _joined(self, tensors: list[Tensor], sort: _Sort, data: list[bytes]) -> Joined:
-        """The trits and scales of tensors of floats or blocks."""
+        """Return the trits and scales of tensors of floats or blocks."""
         elements, order = [tensor.elements for tensor in tensors], self._file.byte_order
         if sort.source in FLOAT_WORDS:
             return joined_floats(b"".join(data), elements, sort.source, order)
@@ -279,7 +283,7 @@ class SmallRecodings:
         self._scales[place], self._stored[place], self._counts[place] = rounding
 
     def _made(self, places: list[int], sort: _Sort) -> list[bytes]:
-        """The bytes of tensors of one group.
+        """Return the bytes of tensors of one group.
 
         :raises ValueError: if one of them must be converted alone
         """
@@ -339,7 +343,7 @@ class SmallRecodings:
 
 
 def _parts(elements: list[int], count: int) -> list[tuple[int, int]]:
-    """The ranges of groups of consecutive tensors with these numbers of elements."""
+    """Return the ranges of groups of consecutive tensors with these numbers of elements."""
     group = sum(elements) // count
     return list(pairwise(accumulate((each // group for each in elements), initial=0)))
 
@@ -357,7 +361,7 @@ def _joins_rows(form: Form) -> bool:
 
 
 def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
-    """The stored scale; None if the type cannot hold it, or it would invert the trits."""
+    """Return the stored scale; None if the type cannot hold it, or it would invert the trits."""
     if type in FLOAT_WORDS and scale < 0:
         return None
     try:
@@ -371,7 +375,7 @@ def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
 
 
 def encoded(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> list[bytes]:
-    """The bytes of each tensor in a form, whose shape does not matter.
+    """Return the bytes of each tensor in a form, whose shape does not matter.
 
     :param trits: the trits of all tensors, [rows, columns]: whole blocks of the form, and whole rows if it has row scales
     :param stored: the stored scale of each tensor
@@ -397,7 +401,7 @@ def divided(data: bytes, sizes: Iterable[int]) -> list[bytes]:
 
 
 def _blocks(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> bytes:
-    """The blocks of tensors; a group of zeros has the scale 0."""
+    """Return the blocks of tensors; a group of zeros has the scale 0."""
     group = blocks_of(trits.shape, form.type).group
     each = np.repeat(stored, [count // group for count in elements])
     scales = np.where(trits.reshape(-1, group).any(axis=1), each, np.float32(0))
@@ -409,7 +413,7 @@ def _blocks(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequ
 
 
 def _floats(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> bytes:
-    """The weights of tensors; trits times a scale of 0 are refused."""
+    """Return the weights of tensors; trits times a scale of 0 are refused."""
     flat, word = trits.reshape(-1), FLOAT_WORDS[form.type]
     weights = flat * np.repeat(stored, elements)
     if not np.array_equal(weights != 0, flat != 0):

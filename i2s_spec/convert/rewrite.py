@@ -168,7 +168,7 @@ def _conversion(file: File, order: ByteOrder) -> _Conversion:
 
 
 def _renamed(what: str, names: list[str], rename: Mapping[str, str], drop: Collection[str]) -> list[str | None]:
-    """The names in the copy; None for parts that are left out."""
+    """Return the names in the copy; None for parts that are left out."""
     if isinstance(drop, str):
         raise TypeError(f"{what}s to drop must be a list of names, not a single string")
     there = frozenset(names)
@@ -207,7 +207,7 @@ def _set(writer: Writer, key: str, value: Any, replaced: KeyValue | None = None)
 
 
 def _record(file: File, entry: KeyValue, key: str) -> bytes:
-    """A key-value with its bytes from the source, under its new name."""
+    """Return a key-value with its bytes from the source, under its new name."""
     record = file.source.read(entry.span.start, entry.span.stop - entry.span.start)
     if key == entry.key:
         return record
@@ -231,7 +231,7 @@ def check_extents(file: File, tensors: list[Tensor]) -> None:
 
 
 def _copied(file: File, data: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
-    """The same bytes; after the last of them, check that the source has not changed."""
+    """Yield the same bytes; after the last of them, check that the source has not changed."""
 
     def make() -> Iterator[bytes]:
         yield from data()
@@ -323,7 +323,7 @@ class _Piece(NamedTuple):
         return self.stop - self.start if self.data is None else len(self.data)
 
     def split(self, at: int) -> tuple[_Piece, _Piece]:
-        """The first `at` bytes and the rest; for new bytes, the first part counts as the replacement."""
+        """Return the first `at` bytes and the rest; for new bytes, the first part counts as the replacement."""
         start, stop, data, path = self
         if data is None:
             return _Piece(start, start + at), _Piece(start + at, stop)
@@ -348,7 +348,7 @@ class EditedSource:
         return None
 
     def edited(self, edits: Iterable[Edit]) -> EditedSource:
-        """The file with more edits, whose spans refer to this file.
+        """Return the file with more edits, whose spans refer to this file.
 
         :raises ValueError: for edits that overlap or reach beyond the file
         """
@@ -515,7 +515,7 @@ _UPSTREAM: Final = {38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0"}
 
 
 def renamed_keys(file: File, former: str | None, arch: str | None) -> dict[str, str]:
-    """New names of the keys to rename if the architecture is renamed from `former` to `arch`."""
+    """Return new names of the keys to rename if the architecture is renamed from `former` to `arch`."""
     if arch is None or former in (None, arch):
         return {}
     return {key: arch + key[len(former) :] for key in file.metadata if key.startswith(f"{former}.")}
@@ -565,8 +565,8 @@ def changed_keys(
 
 
 def stated_activation(file: File, former: str | None, arch: str | None) -> str | None:
-    """The activation to store if the architecture is renamed and the new one means another (clause 9.6): what the former
-    one means, so that the copy is the same model.
+    """Return the activation to store if the architecture is renamed and the new one means another (clause 9.6): what
+    the former one means, so that the copy is the same model.
 
     :returns: None where the file states an activation, which is kept, or both mean the same
     """
@@ -605,7 +605,7 @@ def check_architecture(file: File, former: str | None, arch: str) -> None:
 
 
 def file_type_words(number: int | None, kind: str | None = None) -> str:
-    """The meaning of `general.file_type` in each lineage.
+    """Return the meaning of `general.file_type` in each lineage.
 
     :param kind: the type of most matrices of the file: if a fork has the number for it, that meaning applies
     """

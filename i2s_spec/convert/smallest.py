@@ -383,7 +383,7 @@ class _Draft:
     # --- as contents ---
 
     def value(self, key: str) -> KeyContents | None:
-        """A key's value; None if there is none."""
+        """Return a key's value; None if there is none."""
         if key == "tokenizer.ggml.tokens":
             return KeyContents("arr[str]", self.sizes["vocab"], None)
         found = self.keys.get(key)
@@ -393,7 +393,7 @@ class _Draft:
         return KeyContents(label, len(value) if isinstance(value, tuple) else 1, value)
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
-        """The shape of a tensor; None if there is none."""
+        """Return the shape of a tensor; None if there is none."""
         return self.shapes.get(tensor)
 
     # --- what is added ---
@@ -510,7 +510,7 @@ class _Draft:
 
 
 def _with_definitions(expressions: Iterable[Expression], definitions: Mapping[str, str]) -> Iterator[str]:
-    """The texts of expressions, and of the definitions of the names in them."""
+    """Yield the texts of expressions, and of the definitions of the names in them."""
     todo, seen = list(expressions), set[str]()
     while todo:
         expression = todo.pop(0)
@@ -527,7 +527,9 @@ _NUMBERS: Final = re.compile(r".*(?:tid2eid|masked_embd_ordering|d2t)(?:\.weight
 
 
 def type_of(name: str, ne: tuple[int, ...], wanted: str) -> str:
-    """The type of a tensor where matrices have a type; rows that are no whole blocks of it, and tables, are F16 instead."""
+    """Return the type of a tensor where matrices have a type; rows that are no whole blocks of it, and tables, are
+    F16 instead.
+    """
     if _NUMBERS.fullmatch(name):
         return "I32"
     operation = llama_cpp.table().operation(name)
@@ -570,7 +572,7 @@ def fill(writer: Writer, name: str, wanted: ChosenSizes, seed: int, byte_order: 
 
 
 def _vocabulary(found: SmallestFile) -> dict[str, tuple[str, Any]]:
-    """The keys of a made-up vocabulary, which the loader takes with every architecture."""
+    """Return the keys of a made-up vocabulary, which the loader takes with every architecture."""
     words = made_up_vocabulary.byte_level(found.vocab)
     return {
         "tokenizer.ggml.model": ("str", "gpt2"),
@@ -589,7 +591,7 @@ _NEGATIVE: Final = re.compile(r".*ssm_a")
 
 
 def _data(seed: int, name: str, ne: tuple[int, ...], kind: str, byte_order: ByteOrder) -> Iterable[bytes | memoryview]:
-    """The bytes of a tensor: small random numbers, but for gains and the like."""
+    """Return the bytes of a tensor: small random numbers, but for gains and the like."""
     from i2s_spec.convert import random_weights
 
     if kind == "I32":

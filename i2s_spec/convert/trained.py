@@ -48,7 +48,7 @@ OPENING: Final = (46, 77, 68, 494)
 
 @cache
 def card(name: str = DEFAULT) -> dict[str, Any]:
-    """The card of a model.
+    """Return the card of a model.
 
     >>> card()["license"], card()["architecture"]
     ('CC0-1.0', 'bitnet-b1.58')
@@ -73,33 +73,33 @@ _BLOCK_TYPES = ("TQ1_0", "TQ2_0")
 
 
 def gguf_bytes(name: str = DEFAULT) -> bytes:
-    """The whole file of a model; in the package it is compressed."""
+    """Return the whole file of a model; in the package it is compressed."""
     import lzma
 
     return lzma.decompress((HERE / f"{name}.gguf.xz").read_bytes())
 
 
 def label(name: str = DEFAULT) -> str:
-    """The name of a model in place of a path."""
+    """Return the name of a model in place of a path."""
     return f"{name}.gguf, which comes with i2s-spec"
 
 
 def source(name: str = DEFAULT) -> BufferSource:
-    """The file of a model as a source; nothing is written to disk."""
+    """Return the file of a model as a source; nothing is written to disk."""
     from i2s_spec.gguf.source import BufferSource
 
     return BufferSource(gguf_bytes(name), label(name))
 
 
 def open_trained(name: str = DEFAULT) -> File:
-    """A model as an open file."""
+    """Return a model as an open file."""
     from i2s_spec.gguf.reader import open
 
     return open(source(name))
 
 
 def model_of(architecture: str) -> str:
-    """The trained model that can be written with this architecture.
+    """Return the trained model that can be written with this architecture.
 
     :raises ValueError: if there is none
     """

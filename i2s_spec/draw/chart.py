@@ -115,7 +115,7 @@ def columns(
 
 
 def bars(shares: Sequence[Share], says: str, width: float = 220, height: float = 110) -> str:
-    """A histogram: one bar for each part, with its name below and its share of the whole above."""
+    """Return a histogram: one bar for each part, with its name below and its share of the whole above."""
     whole = sum(share.size for share in shares) or 1
     step, base, marks = width / max(1, len(shares)), height - 16, ""
     for place, share in enumerate(shares):
@@ -156,7 +156,7 @@ def points(values: Sequence[Point], says: str, more: str, width: float = 760, he
 
 
 def decades(low: float, high: float) -> tuple[float, float]:
-    """The ends of a logarithmic axis that holds two values, as exponents of ten, with a margin."""
+    """Return the ends of a logarithmic axis that holds two values, as exponents of ten, with a margin."""
     first, last = math.log10(low), math.log10(high)
     margin = max(0.06 * (last - first), 0.08)
     return first - margin, last + margin
@@ -225,7 +225,7 @@ def wrapped(
 
 
 def _place(at: int, per: float, lines: int) -> tuple[int, float]:
-    """The line of a byte, and its position in it, from 0 to 1."""
+    """Return the line of a byte, and its position in it, from 0 to 1."""
     line = min(int(at / per), lines - 1)
     return line, min(max(at / per - line, 0.0), 1.0)
 
@@ -306,7 +306,7 @@ class _Axis:
 
 
 def _step(most: float) -> float:
-    """A round step that divides the axis into four to eight parts."""
+    """Return a round step that divides the axis into four to eight parts."""
     power: float = 10.0 ** math.floor(math.log10(most))
     return next(power * part for part in (0.2, 0.25, 0.5, 1, 2) if most / (power * part) <= 6)
 
@@ -324,7 +324,7 @@ def _dot(dot: Dot, y: float, axis: _Axis) -> str:
 
 
 def _short(value: float) -> str:
-    """A number of an axis: thousands and millions with letters, small ones as powers."""
+    """Return a number of an axis: thousands and millions with letters, small ones as powers."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"
@@ -551,7 +551,7 @@ def curves(lines: Sequence[Curve], says: str, more: str, below: str, width: floa
 
 
 def alone(svg: str, style: str = STYLE) -> str:
-    """A drawing as a separate file."""
+    """Return a drawing as a separate file."""
     return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
         "</title>", f"</title><style>{escape(style, quote=False)}</style>", 1
     )
@@ -587,7 +587,7 @@ def heat_map(
     pale: float = 0.0,
     deepest: float | None = None,
 ) -> str:
-    """A table of cells under the names of columns, beside the names of rows.
+    """Return a table of cells under the names of columns, beside the names of rows.
 
     :param across: the meaning of the columns, and `down`: that of the rows
     :param pale: the number up to which cells have no color

@@ -18,7 +18,7 @@ DECIMALS = 2
 
 
 def number(value: float) -> str:
-    """A coordinate in as few characters as possible.
+    """Return a coordinate in as few characters as possible.
 
     >>> number(3.0), number(0.5), number(-0.001)
     ('3', '.5', '0')
@@ -43,12 +43,12 @@ def _value(value: str | float) -> str:
 
 
 def title(text: str) -> str:
-    """The tooltip of an element, which screen readers read aloud; nothing for an empty text."""
+    """Return the tooltip of an element, which screen readers read aloud; nothing for an empty text."""
     return f"<title>{escape(text)}</title>" if text else ""
 
 
 def rect(x: float, y: float, width: float, height: float, style: str, says: str = "") -> str:
-    """A rectangle with a class and a description."""
+    """Return a rectangle with a class and a description."""
     return outline([(x, y, width, height)], style, says)
 
 
@@ -62,13 +62,13 @@ def outline(boxes: list[tuple[float, float, float, float]], style: str, says: st
 
 
 def text(x: float, y: float, words: str, style: str = "", anchor: str = "start") -> str:
-    """A line of text whose base begins (or, by `anchor`, has its `middle` or `end`) at a point."""
+    """Return a line of text whose base begins (or, by `anchor`, has its `middle` or `end`) at a point."""
     at = {"x": x, "y": y, "class": style or None, "text-anchor": None if anchor == "start" else anchor}
     return element("text", at, escape(words))
 
 
 def drawing(width: float, height: float, says: str, more: str, *children: str, style: str | None = None) -> str:
-    """A whole drawing.
+    """Return a whole drawing.
 
     :param says: its title, in a few words
     :param more: its description, in a sentence or two; or nothing
@@ -96,7 +96,7 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
 
 
 def variables(light: str, dark: str, dark_media: str = "") -> str:
-    """The colors as CSS variables.
+    """Return the colors as CSS variables.
 
     :param light: the selector of the light colors, and `dark`: that of the dark ones
     :param dark_media: the media query around the dark colors; empty for none
@@ -109,11 +109,11 @@ def variables(light: str, dark: str, dark_media: str = "") -> str:
 
 
 def report_style() -> str:
-    """The colors for a separate page, which is dark if the system is."""
+    """Return the colors for a separate page, which is dark if the system is."""
     return variables(":root", ":root", "(prefers-color-scheme: dark)")
 
 
 def site_style() -> str:
-    """The colors for the site, whose theme decides whether it is dark."""
+    """Return the colors for the site, whose theme decides whether it is dark."""
     made = "/* Written by i2s_spec.draw.svg: edit that. */\n"
     return made + variables('[data-md-color-scheme="default"]', '[data-md-color-scheme="slate"]')

@@ -41,7 +41,7 @@ Line = Sequence[Piece]
 
 
 def plain(line: Line) -> str:
-    """A line without its styles and without trailing spaces."""
+    """Return a line without its styles and without trailing spaces."""
     return "".join(piece.text for piece in line).rstrip(" ")
 
 
@@ -99,7 +99,7 @@ class Column(NamedTuple):
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], available: int | None = None, indent: int = 2
 ) -> Iterator[Line]:
-    """The lines of a table, its titles first.
+    """Yield the lines of a table, its titles first.
 
     :param rows: cells that are escaped already; a row of one cell is a remark across all columns
     :param available: columns of the terminal, if the table must fit

@@ -44,7 +44,7 @@ def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
 
 
 def width(text: str) -> int:
-    """The width of a text on a terminal, in columns: two for wide characters, none for combining marks."""
+    """Return the width of a text on a terminal, in columns: two for wide characters, none for combining marks."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -56,7 +56,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, columns: int, middle: bool = False) -> str:
-    """A text cut to a number of columns: a longer text loses its end, or its middle."""
+    """Return a text cut to a number of columns: a longer text loses its end, or its middle."""
     if width(text) <= columns:
         return text
     if middle:
@@ -76,19 +76,19 @@ def _fitting(text: str, columns: int) -> str:
 
 
 def size_words(size: int) -> str:
-    """A size in a suitable unit: `101 bytes`, `468.4 KiB`, `1.11 GiB`."""
+    """Return a size in a suitable unit: `101 bytes`, `468.4 KiB`, `1.11 GiB`."""
     if size < 1024:
         return counted(size, "byte")
     return _scaled(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
 
 
 def exact_size_words(size: int) -> str:
-    """A size in bytes, and in a suitable unit if that is another: `864 bytes`, `479,642 bytes (468.4 KiB)`."""
+    """Return a size in bytes, and in a suitable unit if that is another: `864 bytes`, `479,642 bytes (468.4 KiB)`."""
     return f"{counted(size, 'byte')} ({size_words(size)})" if size >= 1024 else size_words(size)
 
 
 def count_words(count: int) -> str:
-    """A large count in a suitable unit: `940`, `335 K`, `2.41 B`."""
+    """Return a large count in a suitable unit: `940`, `335 K`, `2.41 B`."""
     return str(count) if count < 1000 else _scaled(count, 1000, ("K", "M", "B", "T", "P", "E"))
 
 
@@ -102,7 +102,7 @@ def _scaled(number: int, base: int, units: tuple[str, ...]) -> str:
 
 
 def float32_words(value: float) -> str:
-    """A float32 with the fewest digits that distinguish it from its neighbors."""
+    """Return a float32 with the fewest digits that distinguish it from its neighbors."""
     if not isfinite(value):
         return str(float(value))
     for digits in range(6, 10):
@@ -116,7 +116,7 @@ def float32_words(value: float) -> str:
 
 
 def fault_words(error: FormatError) -> str:
-    """A fault in one sentence, with its code and, if it is about bytes of the file, their span."""
+    """Return a fault in one sentence, with its code and, if it is about bytes of the file, their span."""
     where = f" at {error.span}" if error.span.stop > error.span.start else ""
     return f"{error.code} {error.fault.slug}{where}: {error.message}"
 
@@ -174,7 +174,9 @@ def _exact(value: Any) -> Any:
 
 
 def json_document(members: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a JSON object: a line for each member, and for each item of a list; a list may be an iterator."""
+    """Yield the lines of a JSON object: a line for each member, and for each item of a list; a list may be an
+    iterator.
+    """
     opening = "{"
     for name, value in _with_exact_members(members):
         start = f"{opening}\n  {json_text(name)}: "
@@ -227,13 +229,15 @@ _SECONDS: Final = r"[0-9]{1,11}"
 
 
 def made_at() -> datetime:
-    """The current time, or that of the environment variable `SOURCE_DATE_EPOCH`, so that equal input gives equal pages."""
+    """Return the current time, or that of the environment variable `SOURCE_DATE_EPOCH`, so that equal input gives
+    equal pages.
+    """
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     return datetime.fromtimestamp(int(given), UTC) if re.fullmatch(_SECONDS, given) else datetime.now(UTC)
 
 
 def made_by(command: str = "") -> str:
-    """The sentence as HTML; the command is escaped, and left out if it is empty.
+    """Return the sentence as HTML; the command is escaped, and left out if it is empty.
 
     :param command: the command as it was typed
     """
@@ -262,7 +266,7 @@ class HexRow(NamedTuple):
 
 
 def rows(data: bytes, start: int, width: int = 16) -> Iterator[HexRow]:
-    """The rows of bytes from `start` on.
+    """Yield the rows of bytes from `start` on.
 
     :param width: bytes in a row
     """
@@ -276,13 +280,13 @@ def rows(data: bytes, start: int, width: int = 16) -> Iterator[HexRow]:
 
 
 def ruler(width: int = 16) -> HexRow:
-    """The row that heads a dump: the last digit of the address of each column."""
+    """Return the row that heads a dump: the last digit of the address of each column."""
     digits = [f"{i:x}"[-1] for i in range(width)]
     return HexRow(0, "  ".join(digits).rjust(3 * width - 1), "".join(digits), 0, width)
 
 
 def blank(width: int = 16) -> HexRow:
-    """A row in which no byte is shown."""
+    """Return a row in which no byte is shown."""
     return HexRow(0, " " * (3 * width - 1), " " * width, 0, 0)
 
 
@@ -292,11 +296,11 @@ def ascii_of(data: bytes) -> str:
 
 
 def digits_for(size: int) -> int:
-    """The number of hex digits for addresses of a file of this size: at least four, always even."""
+    """Return the number of hex digits for addresses of a file of this size: at least four, always even."""
     return max(4, (len(f"{size:x}") + 1) // 2 * 2)
 
 
 def hexdump(data: bytes, start: int = 0, width: int = 16) -> str:
-    """A whole hex dump as text: addresses, hex, ASCII; for messages, pages and examples."""
+    """Return a whole hex dump as text: addresses, hex, ASCII; for messages, pages and examples."""
     digits = digits_for(start + len(data))
     return "\n".join(f"{row.address:0{digits}x}  {row.hex}  |{row.ascii}|" for row in rows(data, start, width))

@@ -35,7 +35,7 @@ FORMS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
 
 
 def export(form: str) -> str:
-    """The schema in one of `FORMS`; the same bytes on every machine.
+    """Return the schema in one of `FORMS`; the same bytes on every machine.
 
     :raises ValueError: for another form
     """

@@ -14,7 +14,7 @@ from i2s_spec.schema.types import READINGS, TensorType, tl2_size
 
 
 def constant(layout: BlockLayout) -> str:
-    """The name of a type in C: `I2S_BLOCK_Q2_0`."""
+    """Return the name of a type in C: `I2S_BLOCK_Q2_0`."""
     return f"I2S_BLOCK_{layout.name}"
 
 
@@ -201,7 +201,7 @@ def shared_numbers() -> dict[int, tuple[TensorType, ...]]:
 
 
 def meanings_text() -> str:
-    """The table, and the function that finds a tensor; they come after the walk over files."""
+    """Return the table, and the function that finds a tensor; they come after the walk over files."""
     lines = []
     for number, kinds in shared_numbers().items():
         for kind in kinds:

@@ -24,7 +24,7 @@ NO_TRIT = 127
 
 
 def text() -> str:
-    """The header."""
+    """Return the header."""
     parts = [
         _HEAD,
         _constants(),
@@ -39,7 +39,7 @@ def text() -> str:
 
 
 def constant(name: str) -> str:
-    """The name of a layout, code map or tail as a C constant.
+    """Return the name of a layout, code map or tail as a C constant.
 
     >>> constant("interleave-128")
     'I2S_INTERLEAVE_128'
@@ -71,7 +71,7 @@ def _constants() -> str:
 
 
 def _place() -> str:
-    """The place of the code of an element: one case for each layout."""
+    """Return the place of the code of an element: one case for each layout."""
     return "\n".join([
         "/* Byte of the payload that holds the code of element k (flat, row by row); clause 5.5. */",
         _formula("uint64_t i2s_byte_of", [(layout, layout.byte_of.text) for layout in LAYOUTS.values()]),

@@ -28,7 +28,7 @@ KERNELS: Final = (
 
 
 def text() -> str:
-    """The kernels."""
+    """Return the kernels."""
     return "\n".join([_HEAD, _constants(), _TENSOR, _INSTRUCTIONS, _places(), _blocks(), _ELEMENT, _kernels(), _FAST])
 
 

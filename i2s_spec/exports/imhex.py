@@ -45,7 +45,7 @@ _CHECKS: Final = {
 
 
 def text() -> str:
-    """The pattern."""
+    """Return the pattern."""
     known = {record.title: record for record in records()}
     return "\n".join([
         _HEAD,
@@ -130,7 +130,7 @@ def _functions() -> str:
 
 
 def _lane() -> str:
-    """The four codes of a byte, by their bits; ImHex counts fields from the lowest bit up."""
+    """Return the four codes of a byte, by their bits; ImHex counts fields from the lowest bit up."""
     lines = [f'    bits_{shift + 1}_{shift} : 2 [[format("trit")]];' for shift in reversed(SHIFTS)]
     return "\n".join(["// The codes in a byte of a payload: clause 5.3.", "bitfield Lane {", *lines, "};", ""])
 
@@ -257,7 +257,9 @@ def types() -> str:
 
 
 def tensors() -> str:
-    """The members of a tensor: its bytes, under the type that its number means, and one block, with its scale."""
+    """Return the members of a tensor: its bytes, under the type that its number means, and one block, with its
+    scale.
+    """
     lines: list[str] = []
     for layout in GROUP_LAYOUTS.values():
         number, scale = layout.type.number, layout.scale
@@ -289,7 +291,7 @@ def tensors() -> str:
 
 
 def _scale(layout: BlockLayout, count: str = "", place: str = "") -> str:
-    """The declaration of a scale, or of several, at a place."""
+    """Return the declaration of a scale, or of several, at a place."""
     where = f" @ {place}" if place else ""
     if layout.scale.type == "F32":
         return f"float scale{'s' if count else ''}{count}{where};"
@@ -297,7 +299,7 @@ def _scale(layout: BlockLayout, count: str = "", place: str = "") -> str:
 
 
 def _codes() -> str:
-    """The codes in a byte: pairs of bits from the lowest up, or digits."""
+    """Return the codes in a byte: pairs of bits from the lowest up, or digits."""
     words = [f'    if (code == {code}) return "{code - 1:+d}";' for code in range(FOURTH_CODE + 1) if code != 1]
     lanes = [f'    bits_{shift + 1}_{shift} : 2 [[format("weight")]];' for shift in (0, 2, 4, 6)]
     powers = str(3 ** (DIGITS_PER_BYTE - 1))
@@ -380,7 +382,7 @@ _MEANINGS: Final = [kind for kinds in shared_numbers().values() for kind in kind
 
 
 def meanings() -> str:
-    """The code that decides between types that share a number; it comes after the tensor infos."""
+    """Return the code that decides between types that share a number; it comes after the tensor infos."""
     sizes = []
     for i, kind in enumerate(_MEANINGS):
         block, size = block_size(kind)

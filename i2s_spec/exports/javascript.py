@@ -29,7 +29,7 @@ MARK = "// Written by i2s_spec.exports.javascript from the schema: edit that.\n"
 
 
 def text() -> str:
-    """The script: it sets `I2S` and needs no module loader, so it works from plain files."""
+    """Return the script: it sets `I2S` and needs no module loader, so it works from plain files."""
     layouts = [
         f"    {{name: {json.dumps(each.name)}, block: {each.block}, rowBlock: {each.row_block}, "
         f"knownAs: {json.dumps(each.known_as)},\n"
@@ -66,7 +66,7 @@ def text() -> str:
 
 
 def _types() -> Iterator[str]:
-    """The likeliest reading of each type number whose size is that of whole blocks, and I2_S."""
+    """Yield the likeliest reading of each type number whose size is that of whole blocks, and I2_S."""
     seen = set()
     for each in TENSOR_TYPES:
         if each.number not in seen:
@@ -89,12 +89,12 @@ _ATOM: Final = 3
 
 
 def in_c(text: str) -> str:
-    """A formula in C over unsigned integers; ImHex reads it too."""
+    """Return a formula in C over unsigned integers; ImHex reads it too."""
     return _rendered(ast.parse(text, mode="eval").body, floored=False)[0]
 
 
 def without_remainder(text: str) -> str:
-    """A formula as by `in_c`, with no remainder: Kaitai's is computed in 32 bits in some languages.
+    """Return a formula as by `in_c`, with no remainder: Kaitai's is computed in 32 bits in some languages.
 
     >>> without_remainder("6 - k // cols % 4 * 2")
     '6 - (k / cols - k / cols / 4 * 4) * 2'
@@ -113,7 +113,7 @@ class _NoRemainder(ast.NodeTransformer):
 
 
 def in_javascript(text: str) -> str:
-    """A formula in JavaScript over numbers."""
+    """Return a formula in JavaScript over numbers."""
     return _rendered(ast.parse(text, mode="eval").body, floored=True)[0]
 
 
@@ -131,7 +131,7 @@ def by_parts(layout: BlockLayout, what: Literal["byte_of", "place_of"], words: C
 
 
 def _rendered(node: ast.expr, floored: bool) -> tuple[str, int]:
-    """The text of an expression, and the precedence of its outermost operation."""
+    """Return the text of an expression, and the precedence of its outermost operation."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return str(node.value), _ATOM
     if isinstance(node, ast.Name):

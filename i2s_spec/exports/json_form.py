@@ -28,12 +28,12 @@ SCHEMA_VERSION: Final = 1
 
 
 def text() -> str:
-    """The document as text."""
+    """Return the document as text."""
     return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
 
 
 def document() -> dict[str, Any]:
-    """The document: container, value types, tensor types, the I2_S tensor, dialects, block types, limits."""
+    """Return the document: container, value types, tensor types, the I2_S tensor, dialects, block types, limits."""
     return {
         "schema_version": SCHEMA_VERSION,
         "title": "GGUF with I2_S tensors",
@@ -202,7 +202,7 @@ class _Asked:
 
 
 def shape(construct: Construct) -> Shape:
-    """The shape of a construct of the schema.
+    """Return the shape of a construct of the schema.
 
     :raises TypeError: for a construct that the exports do not know, so that no new one is left out in silence
     """
@@ -280,12 +280,14 @@ COLUMNS: Final = (
 
 
 def json_text() -> str:
-    """The document as text."""
+    """Return the document as text."""
     return json.dumps(registry_document(), indent=1, ensure_ascii=False) + "\n"
 
 
 def tsv_text() -> str:
-    """The table: a line of names, then a line for each meaning. `null` is an empty field; tensors are joined by commas."""
+    """Return the table: a line of names, then a line for each meaning. `null` is an empty field; tensors are joined
+    by commas.
+    """
     lines = ["\t".join(COLUMNS)]
     for entry in entries():
         lines.append("\t".join(_field(entry[column]) for column in COLUMNS))
@@ -293,7 +295,7 @@ def tsv_text() -> str:
 
 
 def registry_document() -> dict[str, Any]:
-    """The registry: the owners of keys, and every meaning."""
+    """Return the registry: the owners of keys, and every meaning."""
     return {
         "schema_version": SCHEMA_VERSION,
         "title": "Meanings of tensor type numbers and of general.file_type from 29 on",

@@ -69,7 +69,7 @@ _ORDER: Final = """\
 
 
 def text() -> str:
-    """The definition, as YAML."""
+    """Return the definition, as YAML."""
     known = {record.title: record for record in records()}
     parts = [
         _HEAD,
@@ -91,7 +91,7 @@ def text() -> str:
 
 
 def snake(name: str) -> str:
-    """A name of the schema in Kaitai's style.
+    """Return a name of the schema in Kaitai's style.
 
     >>> snake("interleave-128")
     'interleave_128'
@@ -138,7 +138,7 @@ def _shape(shape: Shape) -> list[str]:
 
 
 def _values() -> str:
-    """A value: an attribute for each type, of which one is there."""
+    """Return a value: an attribute for each type, of which one is there."""
     lines = []
     for number, (label, shape) in value_shapes().items():
         kind = {"string": "text", "array": "value_array((depth + 1).as<u4>)"}.get(shape.kind)
@@ -150,7 +150,7 @@ def _values() -> str:
 
 
 def _formula(text: str, number: str) -> str:
-    """A formula of the schema whose result is a number of 32 or 64 bits.
+    """Return a formula of the schema whose result is a number of 32 or 64 bits.
 
     >>> _formula("k % 4 * 2", "u4")
     '((k - k / 4 * 4) * 2).as<u4>'
@@ -458,7 +458,7 @@ def _dimensions() -> str:
 
 
 def _tensors() -> str:
-    """The instances of a tensor info: the tensor under each type that its number can mean."""
+    """Return the instances of a tensor info: the tensor under each type that its number can mean."""
     size = f"((rows * cols).as<u8> / {CODES_PER_BYTE}).as<u8> + {TAIL_BYTES}"
     lines = _tensor_instance("i2s", I2_S.number, "The tensor, if its type is I2_S.", size, "")
     for layout in GROUP_LAYOUTS.values():
@@ -562,7 +562,9 @@ def _block(layout: BlockLayout) -> str:
 
 
 def _around_scale(layout: BlockLayout, name: str, size: int) -> str:
-    """The scale in `size` bytes, and in a field called `name` the other bytes, which are all on one side of it."""
+    """Return the scale in `size` bytes, and in a field called `name` the other bytes, which are all on one side of
+    it.
+    """
     scale = layout.scale
     lines = ["      - id: scale", f"        type: {_number(layout)}"]
     rest = [f"      - id: {name}", f"        size: {size - scale.nbytes}"] if size > scale.nbytes else []
@@ -572,7 +574,7 @@ def _around_scale(layout: BlockLayout, name: str, size: int) -> str:
 
 
 def _element(layout: BlockLayout) -> str:
-    """The code of an element, taken from the codes of its block."""
+    """Return the code of an element, taken from the codes of its block."""
     first = layout.scale.nbytes if layout.scale.per == "block" and layout.scale.offset == 0 else 0
     at = f"(at - {first}).as<u4>" if first else "at"
     code, power = "(held >> place) & 3", ""

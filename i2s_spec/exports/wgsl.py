@@ -23,12 +23,12 @@ I2S: Final = 0
 
 
 def text() -> str:
-    """The shaders."""
+    """Return the shaders."""
     return "\n".join([_HEAD, _constants(), _READ, _places(), _trits(), _blocks(), _ELEMENT, _SHADERS])
 
 
 def block_number(layout: BlockLayout) -> int:
-    """The number of a type with a scale for each group in `shape.kind`."""
+    """Return the number of a type with a scale for each group in `shape.kind`."""
     return list(GROUP_LAYOUTS).index(layout.name) + 1
 
 
@@ -60,7 +60,7 @@ def _places() -> str:
 
 
 def packed_trits() -> dict[int, int]:
-    """The trits of each code map, by its place: two bits for each code, the trit + 1, or 3 for none."""
+    """Return the trits of each code map, by its place: two bits for each code, the trit + 1, or 3 for none."""
     return {
         i: sum((3 if trit is None else trit + 1) << 2 * code for code, trit in enumerate(each.trits))
         for i, each in enumerate(CODE_MAPS.values())

@@ -99,7 +99,7 @@ class Command:
         self.stdin = stdin
 
     def on(self, path: str) -> list[str]:
-        """The words of a run on one file."""
+        """Return the words of a run on one file."""
         if self.stdin:
             return list(self.words)
         if not any(PLACE in word for word in self.words):
@@ -227,7 +227,7 @@ def set_limits(pid: int, bounds: Bounds, processor: int) -> None:
 
 
 def _resident(pid: int) -> int:
-    """The resident set of a process now, in bytes; 0 where the system does not say."""
+    """Return the resident set of a process now, in bytes; 0 where the system does not say."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
@@ -236,7 +236,7 @@ def _resident(pid: int) -> int:
 
 
 def _peak_of_ours() -> int:
-    """The largest resident set of this process so far, in bytes."""
+    """Return the largest resident set of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -285,7 +285,7 @@ _CAUSE: Final = re.compile(r"panicked at|^panic: |^fatal error: |^Exception in t
 
 
 def cause(text: str) -> str:
-    """The line of an error output that says why a program ended: a panic's own, else the last one.
+    """Return the line of an error output that says why a program ended: a panic's own, else the last one.
 
     >>> cause("thread 'main' panicked at src/a.rs:3:5:\\nindex out of range\\nnote: run with ...")
     "thread 'main' panicked at src/a.rs:3:5: index out of range"

@@ -223,7 +223,7 @@ class Campaign:
             self.save()
 
     def _small(self, data: bytes, kind: Kind, known: str) -> bytes:
-        """A smaller file on which the same is found; what takes long to show gets fewer tries."""
+        """Return a smaller file on which the same is found; what takes long to show gets fewer tries."""
         patience = max(30.0, 12 * self.settings.bounds.seconds)
 
         def happens(smaller: bytes) -> bool:
@@ -355,7 +355,7 @@ class Folder:
                 raise ValueError("a name in the state is no name of a file")
 
     def learned(self) -> list[bytes]:
-        """The files with new answers, in the order in which they came."""
+        """Return the files with new answers, in the order in which they came."""
         return [(self.path / CORPUS / name).read_bytes() for name in self.state.get("learned", ())]
 
     def learn(self, data: bytes) -> str:

@@ -108,7 +108,7 @@ _CASES: Final[dict[str, Condition]] = {
 
 
 def _obligations(part: str) -> dict[str, Obligation]:
-    """The rules after which a reader cannot read a part of the file on, however it is written."""
+    """Return the rules after which a reader cannot read a part of the file on, however it is written."""
     stops = {rule.code: rule.stops for rule in all_rules() if rule.stops is not None}
     return {code: Obligation(stop.reason, _CASES[stop.case]) for code, stop in stops.items() if stop.part == part}
 
@@ -296,7 +296,9 @@ def answer(outcome: Outcome) -> str:
 
 
 def shape_of(stderr_tail: str) -> str:
-    """The last line of what was said, without what differs from file to file: numbers, addresses, quoted text, paths."""
+    """Return the last line of what was said, without what differs from file to file: numbers, addresses, quoted
+    text, paths.
+    """
     lines = [line.strip() for line in stderr_tail.splitlines() if line.strip()]
     if not lines:
         return ""

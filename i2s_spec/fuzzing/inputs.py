@@ -69,7 +69,7 @@ def sound() -> tuple[DecoderInput, ...]:
 
 @cache
 def catalogue() -> tuple[DecoderInput, ...]:
-    """The malformed files, those that are not too large."""
+    """Return the malformed files, those that are not too large."""
     found = (case for case in malformed() if len(case.data) <= MOST_BYTES)
     return tuple(DecoderInput("malformed", f"{case.name} ({case.code})", case.data) for case in found)
 
@@ -124,7 +124,7 @@ class Inputs:
 
 
 def _plain(*tensors: tuple[str, tuple[int, ...]], alignment: int = 32) -> bytes:
-    """A small file with tensors of ones, or of a pattern of codes, and one key."""
+    """Return a small file with tensors of ones, or of a pattern of codes, and one key."""
     file = Draft().records()
     file.key_values = [key_value(b"general.architecture", ValueType.STRING, b"sample")]
     if alignment != limits.DEFAULT_ALIGNMENT:
@@ -140,7 +140,7 @@ def _plain(*tensors: tuple[str, tuple[int, ...]], alignment: int = 32) -> bytes:
 
 
 def files_under(paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The regular files that are named, and those right under folders that are named.
+    """Yield the regular files that are named, and those right under folders that are named.
 
     :raises ValueError: for what is neither
     """

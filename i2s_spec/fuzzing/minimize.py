@@ -46,7 +46,7 @@ class _Budget:
 
 
 def minimised(data: bytes, happens: Callable[[bytes], bool], runs: int = 300, seconds: float = 60.0) -> bytes:
-    """A smaller file on which the same thing happens; `data` itself where none is found.
+    """Return a smaller file on which the same thing happens; `data` itself where none is found.
 
     :param happens: whether it happens on a file; not called on `data`
     :param runs: how many files are tried at most
@@ -77,7 +77,9 @@ def _fewer_records(budget: _Budget) -> None:
 
 
 def _without(data: bytes, section: str, start: int, stop: int) -> bytes | None:
-    """A file without some records; the data of tensors that are left out go too, where the file can be laid out anew."""
+    """Return a file without some records; the data of tensors that are left out go too, where the file can be laid
+    out anew.
+    """
     anatomy = dissect(data)
     records = anatomy.records[section][start:stop]
     if not records:

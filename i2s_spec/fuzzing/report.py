@@ -21,7 +21,7 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 
 def as_dict(campaign: Campaign) -> dict[str, Any]:
-    """The result in the shape that `fuzz.schema.json` describes."""
+    """Return the result in the shape that `fuzz.schema.json` describes."""
     settings = campaign.settings
     return {
         "schema_version": SCHEMA_VERSION,
@@ -52,12 +52,12 @@ def as_dict(campaign: Campaign) -> dict[str, Any]:
 
 
 def json_report(campaign: Campaign) -> str:
-    """The result as one JSON document."""
+    """Return the result as one JSON document."""
     return json.dumps(as_dict(campaign), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def text_report(campaign: Campaign, folder: str | None) -> str:
-    """The result for people.
+    """Return the result for people.
 
     :param folder: where the files of the finds are, if they were kept
     """
@@ -104,7 +104,7 @@ def _happened(found: CampaignFind) -> str:
 
 
 def junit_report(campaign: Campaign) -> str:
-    """The result for continuous integration: a test for each kind of find, with one failure for each find."""
+    """Return the result for continuous integration: a test for each kind of find, with one failure for each find."""
     cases = []
     for kind in Kind:
         finds = [found for found in _ordered(campaign) if found.kind == kind]
@@ -123,13 +123,13 @@ def junit_report(campaign: Campaign) -> str:
 
 
 def _ordered(campaign: Campaign) -> list[CampaignFind]:
-    """The finds, the worst kind first, else as they came."""
+    """Return the finds, the worst kind first, else as they came."""
     kinds = [kind.value for kind in Kind]
     return sorted(campaign.findings, key=lambda found: (kinds.index(found.kind), found.index))
 
 
 def _plain(found: CampaignFind) -> Mapping[str, Any]:
-    """A find with what the decoder said, and what our own texts do not bound, escaped."""
+    """Return a find with what the decoder said, and what our own texts do not bound, escaped."""
     plain = asdict(found)
     plain["said"] = quote(plain.pop("stderr_tail"), limit=600, bare=True)
     plain["what"] = quote(found.what, limit=400, bare=True)

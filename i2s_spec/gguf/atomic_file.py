@@ -262,7 +262,7 @@ class OutputFile:
             os.fchmod(self._fd, stat.S_IMODE(os.stat(self._path).st_mode) & 0o777)
 
     def _named(self, error: OSError) -> OSError:
-        """The same error, about the name that was asked for instead of the temporary one."""
+        """Return the same error, about the name that was asked for instead of the temporary one."""
         if error.errno == errno.EEXIST:
             return _taken(self.name)
         return OSError(error.errno, error.strerror, self.name)
@@ -433,7 +433,7 @@ _LEFT: Final = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 def temporary_name(base: str) -> str:
-    """A name for what is not complete yet."""
+    """Return a name for what is not complete yet."""
     return f"{_beginning(base)}.{secrets.token_hex(_DIGITS)}{ENDING}"
 
 
@@ -497,7 +497,8 @@ def _remove(path: str) -> bool:
 
 @contextmanager
 def unfinished_folder(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A folder beside a file or folder that will be, to be filled and then given its name, by `publish_folder` for one.
+    """Provide a folder beside a file or folder that will be, to be filled and then given its name, by
+    `publish_folder` for one.
 
     It is held, so that nobody takes it for left over; what lies under its first name in the end is removed. So is what
     killed runs left of the same result, before.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def swapped_record(record: bytes, order: ByteOrder) -> bytes:
-    """A key-value of byte order `order` in the other one.
+    """Return a key-value of byte order `order` in the other one.
 
     :param record: the whole record, as the scanner has found it well-formed
     """
@@ -44,7 +44,9 @@ def swapped_record(record: bytes, order: ByteOrder) -> bytes:
 
 
 def swapped_value(source: Source, entry: KeyValue, order: ByteOrder) -> Iterator[bytes]:
-    """The type and the value of a key-value of byte order `order` in the other one; long arrays of numbers in parts."""
+    """Yield the type and the value of a key-value of byte order `order` in the other one; long arrays of numbers in
+    parts.
+    """
     at = entry.type_span.start
     yield source.read(at, 4)[::-1]
     at += 4
@@ -169,7 +171,7 @@ def _with_swapped_tail(source: Source, start: int, stop: int) -> Iterator[bytes]
 
 
 def swapped_tail(tail: bytes) -> bytes:
-    """The 32 bytes after an I2_S or TL1 payload in the other byte order (clause 6.1).
+    """Return the 32 bytes after an I2_S or TL1 payload in the other byte order (clause 6.1).
 
     The first four are the scale. Where the rest is seven copies of it, as some converters wrote them, the copies are
     swapped too; any other rest means nothing and stays as it is.

@@ -212,7 +212,7 @@ class _Table:
         self._bounds = self._chosen(most)
 
     def compared(self, stated: int, other: int) -> PlaceComparison:
-        """The evidence for another start of the data section, and against it."""
+        """Return the evidence for another start of the data section, and against it."""
         gain, loss, pieces = 0.0, 0.0, 0
         urns = _Urns(), _Urns()
         for start, stop in self._pieces(stated, other):
@@ -240,7 +240,9 @@ class _Table:
         return [self._offsets[0], *(self._offsets[i] for i in chosen), self._placements.end]
 
     def _pieces(self, one: int, other: int) -> Iterator[tuple[int, int]]:
-        """The bytes around bounds of tensors in both readings, inside the file and after the tensor infos, in pieces."""
+        """Yield the bytes around bounds of tensors in both readings, inside the file and after the tensor infos, in
+        pieces.
+        """
         low, high = min(one, other), max(one, other)
         least, end = self._index.infos_end or 0, self._index.source.size
         spans: list[tuple[int, int]] = []
@@ -256,7 +258,9 @@ class _Table:
             reached = max(reached, min(stop, end))
 
     def _explained(self, data: bytes, at: int, base: int, urns: _Urns) -> float:
-        """The probability of some bytes as a logarithm, compared with random bytes, if the data begin at `base`."""
+        """Return the probability of some bytes as a logarithm, compared with random bytes, if the data begin at
+        `base`.
+        """
         start, stop = at - base, at - base + len(data)
         found, place = 0.0, start
         i = max(0, bisect_right(self._offsets, start) - 1)
@@ -340,7 +344,7 @@ _HAS_3: Final = bytes(any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)) for 
 
 
 def _expected(kind: str, value: int) -> float:
-    """The share of values of a class that trained weights, norms and scales may be expected to have."""
+    """Return the share of values of a class that trained weights, norms and scales may be expected to have."""
     if kind == "E8M0":
         return 0.95 / 41 if 100 <= value <= 140 else 0.05 / 215
     if value == _ZERO:
@@ -359,7 +363,7 @@ def _expected(kind: str, value: int) -> float:
 
 
 def _by_chance(kind: str, value: int) -> float:
-    """The share of a class among random bits."""
+    """Return the share of a class among random bits."""
     if kind == "E8M0":
         return 1 / 256
     _, _, _, bits, whole = _FORMS[kind]
@@ -377,7 +381,7 @@ class _Urns:
     def _drawn(
         self, urn: tuple[bytes | str, str, int], values: Counter[int], expected: Mapping[int, tuple[float, float]]
     ) -> float:
-        """The logarithm of the probability of some values, compared with chance; the urn has them afterwards.
+        """Return the logarithm of the probability of some values, compared with chance; the urn has them afterwards.
 
         :param expected: of each value, the share that is expected and that of chance
         """
@@ -406,7 +410,7 @@ class _Urns:
         )
 
     def tensor(self, tensor: _Tensor, at: int, data: bytes, order: ByteOrder) -> float:
-        """A part of a tensor, from a place in the data section on."""
+        """Return a part of a tensor, from a place in the data section on."""
         found, place = 0.0, at - tensor.start  # in the tensor
         for number, stream in enumerate(tensor.streams):
             kind, values = stream.kind, _values(stream, place, data, order)
@@ -427,7 +431,7 @@ _BYTES: Final[dict[str, dict[int, tuple[float, float]]]] = {
 
 
 def _values(stream: _Stream, place: int, data: bytes, order: ByteOrder) -> Counter[int]:
-    """The classes of the numbers of a stream that lie whole in a part of a tensor."""
+    """Return the classes of the numbers of a stream that lie whole in a part of a tensor."""
     first = max(0, -(-(place - stream.start - stream.offset) // stream.unit))
     at = stream.start + first * stream.unit + stream.offset - place
     stop = min(len(data), stream.stop - place) - stream.width

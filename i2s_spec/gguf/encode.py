@@ -39,7 +39,7 @@ _FLOATS: Final = (ValueType.FLOAT32, ValueType.FLOAT64)
 
 
 def checked_key(key: str) -> bytes:
-    """The bytes of a key that the format has; ValueError or TypeError for others (clause 2.4)."""
+    """Return the bytes of a key that the format has; ValueError or TypeError for others (clause 2.4)."""
     if not isinstance(key, str):
         raise TypeError(f"a key is text, not {type(key).__name__}")
     if not key or not key.isascii() or not key.isprintable():
@@ -50,7 +50,7 @@ def checked_key(key: str) -> bytes:
 
 
 def _kinds(type: Kind) -> _Kinds:
-    """The type that a caller means."""
+    """Return the type that a caller means."""
     if not isinstance(type, str):
         try:
             return (ValueType(type),)
@@ -64,7 +64,7 @@ def _kinds(type: Kind) -> _Kinds:
 
 
 def completed(type: Kind | None, element: Kind | None, value: Any) -> _Kinds:
-    """The type in full, as far as it is not given as it follows from the value (clause 2.5).
+    """Return the type in full, as far as it is not given as it follows from the value (clause 2.5).
 
     :raises ValueError, TypeError: for a type that does not exist, and a value that has none or not this one
     """
@@ -87,12 +87,12 @@ def completed(type: Kind | None, element: Kind | None, value: Any) -> _Kinds:
 
 
 def full_label(kinds: Sequence[ValueType]) -> str:
-    """The label of a type in full: `arr[arr[u8]]`."""
+    """Return the label of a type in full: `arr[arr[u8]]`."""
     return "arr[" * (len(kinds) - 1) + kinds[-1].label + "]" * (len(kinds) - 1)
 
 
 def _inferred(value: Any, depth: int = 0) -> _Kinds:
-    """The type that follows from a value, or that it has in the file that it was read from."""
+    """Return the type that follows from a value, or that it has in the file that it was read from."""
     if isinstance(value, StoredInt | StoredFloat) or (isinstance(value, StoredList) and not value):
         return value.stored_as
     if _is_numeric(value):
@@ -105,7 +105,7 @@ def _inferred(value: Any, depth: int = 0) -> _Kinds:
 
 
 def _common(values: Sequence[Any], depth: int) -> _Kinds:
-    """The narrowest type that holds all the values."""
+    """Return the narrowest type that holds all the values."""
     sorts = {_sort(kind) for kind in set(map(type, values))}
     if sorts == {"list"}:
         found = {_inferred(value, depth) for value in values if len(value) or isinstance(value, StoredList)}
@@ -164,7 +164,7 @@ def _range(kind: ValueType) -> tuple[int, int]:
 
 
 def encoded(value: Any, kinds: _Kinds, prefix: str) -> bytes:
-    """The bytes of a value after its type (clause 2.5).
+    """Return the bytes of a value after its type (clause 2.5).
 
     :param prefix: `<` or `>`, the byte order as `struct` and NumPy write it
     :raises ValueError, TypeError: for a value that the type cannot hold
@@ -186,7 +186,7 @@ def encoded(value: Any, kinds: _Kinds, prefix: str) -> bytes:
 
 
 def _items(value: Any, kinds: _Kinds, prefix: str) -> tuple[int, bytes]:
-    """Number and bytes of an array's elements."""
+    """Return number and bytes of an array's elements."""
     kind = kinds[0]
     if kind in VALUE_FORMATS:
         if isinstance(value, bytes | bytearray):
@@ -232,7 +232,7 @@ def _raw(data: bytes, kind: ValueType) -> tuple[int, bytes]:
 
 
 def _packed(values: Sequence[Any], kind: ValueType, prefix: str) -> bytes:
-    """The bytes of Python numbers."""
+    """Return the bytes of Python numbers."""
     sorts = {_sort(sort) for sort in set(map(type, values))}
     if kind == ValueType.BOOL:
         if sorts <= {"bool", "int"} and all(value in (0, 1) for value in values):
@@ -255,7 +255,7 @@ def _packed(values: Sequence[Any], kind: ValueType, prefix: str) -> bytes:
 
 
 def _cast(array: np.ndarray[Any, Any], kind: ValueType, prefix: str) -> bytes:
-    """The bytes of a NumPy array's numbers, converted where every one of them fits."""
+    """Return the bytes of a NumPy array's numbers, converted where every one of them fits."""
     import numpy as np
 
     own, want = array.dtype.str[1:], _NUMPY[kind]
@@ -286,7 +286,7 @@ def _unfit(value: Any, kind: ValueType) -> ValueError:
 
 
 def unsigned(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
-    """The unsigned integers of an array's width and byte order."""
+    """Return the unsigned integers of an array's width and byte order."""
     import numpy as np
 
     return np.dtype(f"u{array.dtype.itemsize}").newbyteorder(array.dtype.byteorder)
@@ -313,7 +313,7 @@ class Planned(NamedTuple):
         return head + struct.pack(f"{prefix}I{len(self.ne)}QiQ", len(self.ne), *self.ne, self.type.number, offset)
 
     def pieces(self) -> Iterator[memoryview]:
-        """The data, with an error before the first byte too many and after the last of too few."""
+        """Yield the data, with an error before the first byte too many and after the last of too few."""
         done = 0
         chunks = self.chunks()
         for chunk in (chunks,) if isinstance(chunks, bytes | bytearray | memoryview) else chunks:
@@ -336,7 +336,7 @@ class Planned(NamedTuple):
 
 
 def checked_name(name: str) -> bytes:
-    """The bytes of a name that a tensor can have; ValueError or TypeError for others (clause 2.6)."""
+    """Return the bytes of a name that a tensor can have; ValueError or TypeError for others (clause 2.6)."""
     if not isinstance(name, str):
         raise TypeError(f"a tensor's name is text, not {type(name).__name__}")
     try:
@@ -354,7 +354,9 @@ def checked_name(name: str) -> bytes:
 
 
 def tensor_type(type: TensorType | str | int, ne: tuple[int, ...], size: int | None) -> TensorType:
-    """The type that a caller means; `size`, in bytes, tells between the types of one number. ValueError for none."""
+    """Return the type that a caller means; `size`, in bytes, tells between the types of one number. ValueError for
+    none.
+    """
     if isinstance(type, TensorType):
         return type
     if isinstance(type, str):
@@ -420,7 +422,7 @@ def chunks(data: Any, kind: TensorType, shape: tuple[int, ...], prefix: str) -> 
 
 
 def _words(array: np.ndarray[Any, Any], prefix: str) -> Iterator[memoryview]:
-    """The words of an array in the byte order asked for; as integers, so that no NaN is touched."""
+    """Yield the words of an array in the byte order asked for; as integers, so that no NaN is touched."""
     import numpy as np
 
     width = array.dtype.itemsize

@@ -164,7 +164,7 @@ class Metadata(Mapping[str, Any]):
         return self._index.key(self._index.key_places[key])
 
     def decode(self, entry: KeyValue, limit: int | None = None) -> Any:
-        """The value of one entry; of an array of fixed-size elements at most the first `limit`."""
+        """Return the value of one entry; of an array of fixed-size elements at most the first `limit`."""
         source, order = self._index.source, self._index.byte_order
         start, stop = entry.value_start, entry.stop
         if entry.type == ValueType.STRING:
@@ -196,12 +196,14 @@ class Metadata(Mapping[str, Any]):
         return self.decode(self._index.key(place))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or `default` where the file does not have it."""
+        """Return the value of a key, or `default` where the file does not have it."""
         place = self._index.key_places.get(key)
         return default if place is None else self.decode(self._index.key(place))
 
     def short(self, key: str) -> Any:
-        """The value of a key that is a number or a short text; None for all else, and where the file does not have it."""
+        """Return the value of a key that is a number or a short text; None for all else, and where the file does not
+        have it.
+        """
         if key not in self:
             return None
         entry = self.entry(key)
@@ -220,14 +222,14 @@ class Metadata(Mapping[str, Any]):
         return f"<Metadata: {counted(self._index.keys, 'key')}>"
 
     def _repr_html_(self) -> str:
-        """The first keys for a notebook: type, and the value of numbers and short texts."""
+        """Return the first keys for a notebook: type, and the value of numbers and short texts."""
         from i2s_spec.errors import ROWS, table
 
         rows = ((entry.name, entry.label, self.preview(entry)) for entry in islice(self.rows, ROWS))
         return table(counted(self._index.keys, "key"), (), ("key", "type", "value"), rows, self._index.keys)
 
     def preview(self, entry: KeyValue) -> Any:
-        """The value of an entry, or how large it is where it is an array or a long text."""
+        """Return the value of an entry, or how large it is where it is an array or a long text."""
         if entry.type == ValueType.ARRAY:
             return counted(entry.count, "element")
         length = entry.stop - entry.value_start
@@ -276,7 +278,9 @@ def _empty(element: int) -> list[Any]:
 
 
 def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
-    """The elements of an array of arrays, as deep as the scanner lets them nest; it has seen that they fill the bytes."""
+    """Return the elements of an array of arrays, as deep as the scanner lets them nest; it has seen that they fill
+    the bytes.
+    """
     prefix = order_prefix(order)
     at = 0
 
@@ -320,7 +324,8 @@ def _changed() -> FormatError:
 
 
 def _alignment_of_offsets(index: HeaderIndex, value: object) -> int | None:
-    """The alignment to read a file with whose `general.alignment` is unusable; None where its offsets contradict it.
+    """Return the alignment to read a file with whose `general.alignment` is unusable; None where its offsets
+    contradict it.
 
     Programs that do not refuse such a file take the value, if it is a power of two of another integer type, or 32.
 

@@ -141,7 +141,7 @@ def number_reading(index: HeaderIndex, number: int) -> NumberReading:
 
 
 def _groups(index: HeaderIndex, number: int) -> list[_Group]:
-    """The tensors of a number, the largest first."""
+    """Return the tensors of a number, the largest first."""
     found: dict[tuple[tuple[int, ...], int | None], tuple[int, int]] = {}
     for i, (_, room) in enumerate(index.extents()):
         info = index.tensor(i)
@@ -256,7 +256,7 @@ def _kind(meaning: Meaning) -> TensorType:
 
 
 def _pooled(index: HeaderIndex, read_as: Iterable[tuple[_Group, Meaning | None]]) -> _Score:
-    """The contents of the first tensor of some groups, each read in a meaning, together."""
+    """Return the contents of the first tensor of some groups, each read in a meaning, together."""
     good = bad = 0
     reserved = padding = False
     for group, meaning in islice(read_as, TENSORS):
@@ -267,7 +267,7 @@ def _pooled(index: HeaderIndex, read_as: Iterable[tuple[_Group, Meaning | None]]
 
 
 def _score(index: HeaderIndex, group: _Group, meaning: Meaning) -> _Score:
-    """The contents of one tensor, read in one meaning."""
+    """Return the contents of one tensor, read in one meaning."""
     kind = _kind(meaning)
     start, room = (index.data_start or 0) + group.offset, min(group.room or 0, index.source.size)
     order = order_prefix(index.byte_order)

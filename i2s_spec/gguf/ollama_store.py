@@ -48,12 +48,12 @@ class StoredModel(NamedTuple):
 
 
 def store() -> str:
-    """The folder of the store."""
+    """Return the folder of the store."""
     return os.environ.get("OLLAMA_MODELS") or os.path.join(os.path.expanduser("~"), ".ollama", "models")
 
 
 def stored_model(text: str) -> StoredModel:
-    """The files of a model.
+    """Return the files of a model.
 
     :param text: `ollama:NAME`
     :raises FormatError: S901 for a name that is none, a model that is not there, and a manifest that is wrong; S902 and S904
@@ -93,7 +93,7 @@ def _kind(layer: dict[str, Any]) -> str:
 
 
 def _blob(text: str, layer: dict[str, Any]) -> str:
-    """The path of a layer's file.
+    """Return the path of a layer's file.
 
     :raises FormatError: for a digest that is none, and a file that is not there, lies elsewhere or has another size
     """

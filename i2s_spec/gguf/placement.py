@@ -51,7 +51,7 @@ class Placements:
         self._sizes.append(size)
 
     def by_row(self) -> Placements:
-        """The same in the order of the tensor table, in which they mostly are already."""
+        """Return the same in the order of the tensor table, in which they mostly are already."""
         count, rows = len(self), self._rows
         if all(map(int.__le__, rows, islice(rows, 1, None))):
             return self
@@ -90,11 +90,13 @@ class Placements:
         return place in (end, first + padded(end - first, step))
 
     def sizes(self) -> Iterator[tuple[int, int | None]]:
-        """The offset and the size of each, which need no object for each."""
+        """Return the offset and the size of each, which need no object for each."""
         return zip(self._offsets, self._sizes, strict=True)
 
     def extents(self, data_size: int) -> Iterator[Extent]:
-        """The extent of each, where they are in the order of the offsets; the last one ends with the data section."""
+        """Yield the extent of each, where they are in the order of the offsets; the last one ends with the data
+        section.
+        """
         placements = iter(self)
         placement = next(placements, None)
         while placement is not None:

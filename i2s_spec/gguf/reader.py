@@ -189,7 +189,7 @@ class File:
         return line("File", self.name, parts)
 
     def _repr_html_(self) -> str:
-        """The file for a notebook: what it is, and the first tensors; nothing of the data section is read."""
+        """Return the file for a notebook: what it is, and the first tensors; nothing of the data section is read."""
         from i2s_spec.errors import ROWS, table
 
         facts: list[tuple[str, Any]] = [

@@ -312,7 +312,7 @@ class JoinedSource:
         self.size = self.starts[-1]
 
     def located(self, start: int, stop: int) -> Iterator[tuple[Source, int, int]]:
-        """The ranges of the sources that make up a range."""
+        """Yield the ranges of the sources that make up a range."""
         i = bisect_right(self.starts, start) - 1
         while start < stop:
             base, end = self.starts[i], min(self.starts[i + 1], stop)
@@ -339,8 +339,8 @@ class JoinedSource:
 
 
 def source_of(origin: Origin, trusted: bool = False) -> Source:
-    """The source for whatever a caller has: a path, an address of a server, a buffer, a seekable binary stream, a `File`, or
-    a `Source` already.
+    """Return the source for whatever a caller has: a path, an address of a server, a buffer, a seekable binary
+    stream, a `File`, or a `Source` already.
 
     `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
@@ -377,7 +377,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
 
 
 def _binary(stream: Any) -> BinaryIO:
-    """A stream that gives bytes and can seek.
+    """Return a stream that gives bytes and can seek.
 
     :raises TypeError: for a stream of text
     :raises ValueError: for one that cannot seek, such as a pipe
@@ -459,7 +459,7 @@ def _shrank(at: int, size: int) -> FormatError:
 
 
 def _opened(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a file; a shortage of descriptors is not a fault of the file.
+    """Return a descriptor of a file; a shortage of descriptors is not a fault of the file.
 
     :raises TooManyFiles: where no further file can be opened
     """
@@ -472,7 +472,8 @@ def _opened(path: str | os.PathLike[str]) -> int:
 
 
 def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
-    """A regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may never end.
+    """Return a regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may
+    never end.
 
     :param most: bytes that it may have
     :raises OSError: where it cannot be opened, is not a regular file, or is larger; with the name
@@ -510,7 +511,7 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def below(folder: str | os.PathLike[str], name: str, *also: str | os.PathLike[str]) -> str:
-    """The path, without links, of what lies in a stranger's folder: links may lead only to what is below it.
+    """Return the path, without links, of what lies in a stranger's folder: links may lead only to what is below it.
 
     The hub's cache is a folder of links, `snapshots/COMMIT/NAME -> ../../blobs/DIGEST`, which may be followed.
 
@@ -535,7 +536,7 @@ def below(folder: str | os.PathLike[str], name: str, *also: str | os.PathLike[st
 
 
 def open_below(folder: str | os.PathLike[str], name: str, *also: str | os.PathLike[str]) -> FileSource:
-    """A regular file of a stranger's folder; every reader of such a folder opens its files with this.
+    """Return a regular file of a stranger's folder; every reader of such a folder opens its files with this.
 
     :raises FormatError: S901, S902, and S904 as `below`; with the name
     """
@@ -601,7 +602,7 @@ def affordable(source: Source, ranges: Sequence[tuple[int, int]]) -> Sequence[in
 
 
 def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
-    """The bytes from `start` to `stop`, at most `size` at a time."""
+    """Yield the bytes from `start` to `stop`, at most `size` at a time."""
     while start < stop:
         data = source.read(start, min(size, stop - start))
         yield data
@@ -609,7 +610,9 @@ def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator
 
 
 def read_spans(source: Source, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-    """The bytes of each (start, size), which the source holds, by few reads: of what lies together, in parts of a MiB."""
+    """Return the bytes of each (start, size), which the source holds, by few reads: of what lies together, in parts
+    of a MiB.
+    """
     data = [b""] * len(spans)
     near: list[int] = []
     first = end = 0

@@ -60,12 +60,12 @@ class PartName(NamedTuple):
     parts: int
 
     def of(self, number: int) -> str:
-        """The name of another part of the same model."""
+        """Return the name of another part of the same model."""
         return f"{self.prefix}-{number + 1:05d}-of-{self.parts:05d}.gguf"
 
 
 def part_name(name: str) -> PartName | None:
-    """A path or an address as the name of a part; None if it does not have that form."""
+    """Return a path or an address as the name of a part; None if it does not have that form."""
     found = re.fullmatch(_NAME, name)
     if found is None or int(found["number"]) < 1:
         return None
@@ -89,7 +89,7 @@ class PartKeys(NamedTuple):
 
 
 def part_keys(file: File) -> PartKeys:
-    """The keys about splitting of a file; of one that occurs twice, the first."""
+    """Return the keys about splitting of a file; of one that occurs twice, the first."""
     found: dict[bytes, int | None] = {}
     for i in file.index.keys_named(TYPES):
         entry = file.index.key(i)
@@ -334,7 +334,7 @@ class SplitSet:
 
 
 def split_set(file: File, path: str | None = None) -> SplitSet | None:
-    """The model that a file is a part of; None for a file that does not say that it is one of several.
+    """Return the model that a file is a part of; None for a file that does not say that it is one of several.
 
     :param path: where the file is or will be, if that is not where it was read from
     """

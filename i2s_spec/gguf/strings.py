@@ -108,7 +108,7 @@ def _seed() -> tuple[int, int]:
 
 
 def _parts(source: Source, walk: _strings.Walk | _strings.Merges, count: int, stop: int) -> Iterator[memoryview]:
-    """The parts of an array of strings, each from where a walk is, until it has passed `count` strings.
+    """Yield the parts of an array of strings, each from where a walk is, until it has passed `count` strings.
 
     :raises FormatError: if the walk does not advance, or leaves the array
     """
@@ -268,7 +268,7 @@ def span_of(source: Source, start: int, stop: int, big: bool, index: int) -> tup
 
 
 def first_outside(source: Source, start: int, count: int, big: bool, least: int, most: int) -> int:
-    """The index of the first of `count` 32-bit integers that is below `least` or above `most`, or -1."""
+    """Return the index of the first of `count` 32-bit integers that is below `least` or above `most`, or -1."""
     done = 0
     while done < count:
         part = min(_PART // 4, count - done)
@@ -319,7 +319,7 @@ _LATIN_1: Final = "each byte above 127 became the two bytes of a Latin-1 charact
 
 
 def text_decoded(source: Source) -> FormatError | None:
-    """The fault of a file that was decoded as text and encoded as UTF-8; None where some bytes are not UTF-8.
+    """Return the fault of a file that was decoded as text and encoded as UTF-8; None where some bytes are not UTF-8.
 
     A bounded part of the file is read. Vocabularies are UTF-8 too, so the file has to hold many characters that only a
     decoder puts there.
@@ -352,7 +352,7 @@ def text_decoded(source: Source) -> FormatError | None:
 
 
 def _window_text(data: bytes, *, first: bool) -> str | None:
-    """A window as text; characters that its edges cut are left out."""
+    """Return a window as text; characters that its edges cut are left out."""
     start = 0
     while not first and start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

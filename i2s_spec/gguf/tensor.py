@@ -162,7 +162,7 @@ class Tensors(Mapping[str, "Tensor"]):
     @overload
     def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
     def get(self, name: str, default: Any = None, /) -> Any:
-        """A tensor by its name, or `default` where the file does not have it."""
+        """Return a tensor by its name, or `default` where the file does not have it."""
         place = self._index.tensor_places.get(name)
         return default if place is None else self.by_index(place)
 
@@ -179,7 +179,7 @@ class Tensors(Mapping[str, "Tensor"]):
         return f"<Tensors: {self._index.tensors:,}>"
 
     def _repr_html_(self) -> str:
-        """The first tensors for a notebook."""
+        """Return the first tensors for a notebook."""
         from i2s_spec.errors import ROWS, table
 
         rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.rows, ROWS))
@@ -307,7 +307,7 @@ class Tensor:
         return self._bytes(self.span)
 
     def array(self) -> np.ndarray[Any, Any]:
-        """The values of a plain type, shaped [..., ne1, ne0].
+        """Return the values of a plain type, shaped [..., ne1, ne0].
 
         F32, F16, F64 and I8 to I64 come in the file's byte order, as a read-only view where the source is a buffer or a
         map; BF16, which NumPy lacks, comes as float32, exactly.
@@ -333,7 +333,7 @@ class Tensor:
         unused_code: Literal["reject", "zero"] = "reject",
         threads: int = 1,
     ) -> NDArray[np.int8]:
-        """The weights as -1, 0 and +1: int8 of `shape` (clause 5.5).
+        """Return the weights as -1, 0 and +1: int8 of `shape` (clause 5.5).
 
         :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
             (F32, F16, BF16, TQ1_0, TQ2_0) have none
@@ -345,8 +345,8 @@ class Tensor:
         return self.ternary(dialect, unused_code).whole(threads)[0]
 
     def scale(self, dialect: str | Dialect = "canonical") -> np.float32:
-        """The weight that +1 stands for: for I2_S the float32 at the start of the tail (clause 6.1), else the one
-        magnitude.
+        """Return the weight that +1 stands for: for I2_S the float32 at the start of the tail (clause 6.1), else the
+        one magnitude.
 
         :raises ValueError: as `trits` does, and for block types where there is more than one
         :raises FormatError: as `read` does
@@ -361,7 +361,7 @@ class Tensor:
         unused_code: Literal["reject", "zero"] = "reject",
         threads: int = 1,
     ) -> NDArray[np.float32]:
-        """The weights: float32 of `shape`. For I2_S, each is its trit times the scale (clause 6.2).
+        """Return the weights: float32 of `shape`. For I2_S, each is its trit times the scale (clause 6.2).
 
         F32, F16 and BF16 tensors need not be ternary. Other quantized types (Q4_K, IQ2_S ...) are decoded by the extra
         `[gguf]`. The parameters and errors are those of `trits`.
@@ -391,7 +391,7 @@ class Tensor:
         return trits * scale
 
     def ternary(self, dialect: str | Dialect = "canonical", unused_code: Literal["reject", "zero"] = "reject") -> Trits:
-        """The trits and the scale, read on request.
+        """Return the trits and the scale, read on request.
 
         :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
         :param unused_code: whether the unused code is an error or 0
@@ -435,7 +435,7 @@ class Tensor:
         return line("Tensor", self.raw_name, f"{self.kind} {list(self.shape)}")
 
     def _repr_html_(self) -> str:
-        """The tensor for a notebook: what the header says of it; no data are read."""
+        """Return the tensor for a notebook: what the header says of it; no data are read."""
         from i2s_spec.errors import table
 
         facts: list[tuple[str, Any]] = [
@@ -449,7 +449,7 @@ class Tensor:
 
     # NumPy, and other libraries that take arrays: https://numpy.org/doc/stable/user/basics.interoperability.html
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """The values of a plain type, as `np.asarray(tensor)` wants them: what `array` gives.
+        """Return the values of a plain type, as `np.asarray(tensor)` wants them: what `array` gives.
 
         :param copy: True for an array of the caller's own; False where only a view will do, which a buffer or a trusted
             file gives, and other files do not
@@ -469,11 +469,11 @@ class Tensor:
         return values.copy() if copy else values
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The processor's memory."""
+        """Return the processor's memory."""
         return 1, 0  # kDLCPU
 
     def __dlpack__(self, *, copy: bool | None = None, **more: Any) -> Any:
-        """The values of a plain type as a DLPack capsule, such as `torch.from_dlpack(tensor)` asks for.
+        """Return the values of a plain type as a DLPack capsule, such as `torch.from_dlpack(tensor)` asks for.
 
         The capsule is of a copy in this machine's byte order, which its new owner may write to: a file is not.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def plain_values(
     source: Source, span: Span, kind: str, shape: tuple[int, ...], byte_order: ByteOrder
 ) -> np.ndarray[Any, Any]:
-    """The values of F32, F16, F64, I8 to I64 in the file's byte order, read-only; of BF16 as float32.
+    """Return the values of F32, F16, F64, I8 to I64 in the file's byte order, read-only; of BF16 as float32.
 
     :param span: the tensor's bytes, which the source holds
     """
@@ -46,7 +46,7 @@ def dequantized(
     data: bytes, shape: tuple[int, ...], kind: str, dialect: str | Dialect, byte_order: ByteOrder,
     unused_code: Literal["reject", "zero"], threads: int,
 ) -> NDArray[np.float32]:  # fmt: skip
-    """The weights of a tensor of I2_S, or of a type with a scale for each group."""
+    """Return the weights of a tensor of I2_S, or of a type with a scale for each group."""
     from i2s_spec.codec import blocks_native
     from i2s_spec.codec.native import dequantize
     from i2s_spec.schema.blocks import GROUP_LAYOUTS
@@ -61,7 +61,7 @@ def trits_of(
     source: Source, start: int, kind: str, shape: tuple[int, ...], dialect: Dialect, byte_order: ByteOrder,
     unused_code: Literal["reject", "zero"],
 ) -> Trits:  # fmt: skip
-    """The trits of a tensor whose data begin at `start`, read a window at a time.
+    """Return the trits of a tensor whose data begin at `start`, read a window at a time.
 
     :raises ValueError: for a type that holds no trits, and for a shape that it cannot have
     """

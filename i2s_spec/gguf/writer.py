@@ -268,7 +268,7 @@ class Writer:
         return MAGIC + struct.pack(self._prefix + "IQQ", self.version, tensors, keys)
 
     def _stored(self) -> list[bytes]:
-        """The records of all key-values, with that of the alignment where it must be said."""
+        """Return the records of all key-values, with that of the alignment where it must be said."""
         records = list(self._records.values())
         if self.alignment != limits.DEFAULT_ALIGNMENT and _ALIGNMENT not in self._records:
             value = struct.pack(self._prefix + "II", ValueType.UINT32, self.alignment)
@@ -294,7 +294,7 @@ class Writer:
         assert done == size
 
     def _pieces(self) -> Iterator[Buffer]:
-        """The bytes of the file, in order."""
+        """Yield the bytes of the file, in order."""
         records = self._stored()
         yield self._header(len(self._tensors), len(records))
         yield from records
@@ -309,7 +309,7 @@ class Writer:
 
 
 def _joined(pieces: Iterator[Buffer]) -> Iterator[Buffer]:
-    """The same bytes, the small pieces joined: files of very many small records have few writes."""
+    """Yield the same bytes, the small pieces joined: files of very many small records have few writes."""
     held = bytearray()
     for piece in pieces:
         size = len(piece)

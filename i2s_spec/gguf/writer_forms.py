@@ -54,7 +54,7 @@ _EMBEDDING: Final = b"token_embd.weight"
 
 
 def writer_form(file: File) -> WriterForm | None:
-    """The form of a file; None for the usual one, and for a header that cannot be read to its end."""
+    """Return the form of a file; None for the usual one, and for a header that cannot be read to its end."""
     index = file.index
     if file.fault is not None or (file.version or 0) < 2 or not 0 < index.tensors <= _MOST or index.keys > _MOST:
         return None
@@ -85,7 +85,7 @@ def _without_tails(file: File, ternary: list[int]) -> bool:
 
 
 def usual_form(file: File) -> tuple[File, WriterForm | None]:
-    """The file in the usual form, and the form that it has; the file itself if it has the usual one.
+    """Return the file in the usual form, and the form that it has; the file itself if it has the usual one.
 
     :raises FormatError, ValueError: as `restored`
     """
@@ -105,7 +105,7 @@ class _Placed(NamedTuple):
 
 
 def restored(file: File, form: WriterForm) -> File:
-    """The model of such a file in the usual form; its I2_S tensors have the dialect of the form.
+    """Return the model of such a file in the usual form; its I2_S tensors have the dialect of the form.
 
     :returns: a file that shares the source, and ends with it
     :raises FormatError: where the file does not hold a tensor
@@ -149,7 +149,7 @@ def _skainet(file: File) -> Iterator[_Placed]:
 
 
 def _whole(file: File, i: int) -> _Placed:
-    """A tensor as it is."""
+    """Return a tensor as it is."""
     tensor = file.tensors.by_index(i)
     span = tensor.span
     tensor.require(span)

@@ -83,7 +83,7 @@ class Record:
                 )
 
     def value(self, name: str) -> NDArray[Any] | None:
-        """A tap that is stored, its digest checked.
+        """Return a tap that is stored, its digest checked.
 
         :raises SettingError: where the digest is not that of the header
         """
@@ -98,7 +98,7 @@ class Record:
         return value
 
     def layer(self, name: str) -> int | None:
-        """The layer of a tap."""
+        """Return the layer of a tap."""
         layer = self.header["taps"].get(name, {}).get("layer")
         if isinstance(layer, int):
             return layer
@@ -115,11 +115,11 @@ class Record:
         )
 
     def weights(self, name: str) -> tuple[str, ...]:
-        """The tensors of the file that go into the operation of a tap."""
+        """Return the tensors of the file that go into the operation of a tap."""
         return self._words(name, "weights")
 
     def type(self, name: str) -> str:
-        """The type of the first of these tensors; empty where the record does not say."""
+        """Return the type of the first of these tensors; empty where the record does not say."""
         found = self.header["taps"].get(name, {}).get("type")
         return found if isinstance(found, str) else ""
 
@@ -128,7 +128,7 @@ class Record:
         return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
     def op(self, name: str) -> str:
-        """The operation of a tap."""
+        """Return the operation of a tap."""
         op = str(self.header["taps"].get(name, {}).get("op", base(name)))
         return RENAMED_OPS.get(op, op)
 
@@ -184,7 +184,8 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return Wanted(name, self.record.op(name), self.record.weights(name))
 
     def _by_value(self, found: dict[str, str]) -> dict[str, str]:
-        """The matches; where a value is another one of our name's, and one without a name of ours is ours, that one.
+        """Return the matches; where a value is another one of our name's, and one without a name of ours is ours,
+        that one.
 
         In the last layer ik_llama.cpp calls the output of attn_output `kqv_out`, and ours `kqv_merged_cont`.
         """
@@ -209,7 +210,9 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         )
 
     def _repeated(self, found: dict[str, str]) -> dict[str, str]:
-        """The matches, with those of names that the dump gives to several values by what has values of its own."""
+        """Return the matches, with those of names that the dump gives to several values by what has values of its
+        own.
+        """
         if self.dump.kind in ("record", "text"):
             return found
         for first, names in repeated(
@@ -290,7 +293,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return name in self.names and name not in self.shapes_off and name not in self.unclear
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A value in the record's shape: float32, or integers. Rows that are not known are NaN, or 0.
+        """Return a value in the record's shape: float32, or integers. Rows that are not known are NaN, or 0.
 
         :raises KeyError: for what the dump does not have, or has a corner of
         """
@@ -356,7 +359,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
 
 
 def only_known(value: Any, rows: int | None) -> Any:
-    """The rows of a value that are known; a limit may be a number."""
+    """Return the rows of a value that are known; a limit may be a number."""
     return value if rows is None or not np.ndim(value) else value[len(value) - rows :]
 
 
@@ -434,12 +437,14 @@ def readings(value: NDArray[Any], want: tuple[int, ...]) -> Iterator[Shaped]:
 
 
 def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without dimensions of one."""
+    """Return a shape without dimensions of one."""
     return tuple(side for side in shape if side != 1)
 
 
 def _padding(shape: tuple[int, ...], want: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The order of axes in which a value has the wanted shape and some columns more; None if there is no such order."""
+    """Return the order of axes in which a value has the wanted shape and some columns more; None if there is no such
+    order.
+    """
     if len(want) != 3 or len(shape) != 3:
         return None
     for order in ((0, 1, 2), (2, 1, 0)):
@@ -468,7 +473,9 @@ def are_log_probabilities(value: NDArray[Any]) -> bool:
 
 
 def shifted(value: NDArray[Any], want: NDArray[Any]) -> NDArray[Any]:
-    """A value with a number added to each row, so that its mean is that of the wanted row; rows without a mean stay."""
+    """Return a value with a number added to each row, so that its mean is that of the wanted row; rows without a
+    mean stay.
+    """
     with np.errstate(all="ignore"):
         by = want.mean(axis=-1, keepdims=True, dtype=np.float64) - value.mean(axis=-1, keepdims=True, dtype=np.float64)
     found: NDArray[Any] = (value + np.where(np.isfinite(by), by, 0.0)).astype(value.dtype)

@@ -148,7 +148,7 @@ def _flipped(out: Outputs, token: int, near: NDArray[np.int64], delta: NDArray[n
 
 
 def _columns(matrix: Ternary, columns: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Some columns of a ternary matrix, int8 [rows, columns]."""
+    """Return some columns of a ternary matrix, int8 [rows, columns]."""
     k = np.arange(matrix.rows)[:, None] * matrix.columns + columns[None, :]
     layout = CANONICAL.layout
     byte, shift = layout.byte_of(k, matrix.rows, matrix.columns), layout.shift_of(k, matrix.rows, matrix.columns)

@@ -112,7 +112,7 @@ def compare(
 
 
 def _mistakes(record: Record, model: Model) -> tuple[str, ...]:
-    """The mistakes that a record repeats on purpose, in words; () where its activation was asked for."""
+    """Return the mistakes that a record repeats on purpose, in words; () where its activation was asked for."""
     profile = NUMERIC_PROFILES.get(record.header["profile"])
     activation = record.header.get("activation")
     if profile is None or (isinstance(activation, dict) and activation.get("rule") == "override"):
@@ -123,7 +123,7 @@ def _mistakes(record: Record, model: Model) -> tuple[str, ...]:
 def _beside_a_right_record(
     model: Model, record: Record, candidate: str | os.PathLike[str], **settings: Any
 ) -> Comparison:
-    """The comparison with a record under the normative numerics, made for it."""
+    """Return the comparison with a record under the normative numerics, made for it."""
     from i2s_spec.golden.recording import record as make
     from i2s_spec.model.load import load_model
 
@@ -148,7 +148,7 @@ def _require_same_tokens(record: Record, theirs: Candidate) -> list[str]:
 
 
 def _mode(mode: Mode | None, model: Model | None, theirs: Candidate) -> tuple[Mode, list[str]]:
-    """The mode that is possible, and why it is not the one that was asked for."""
+    """Return the mode that is possible, and why it is not the one that was asked for."""
     if theirs.dump.kind == "text" and mode != "free-running":
         return "free-running", ["a text shows corners only, compared to the resolution in which they are printed"]
     if model is None and mode != "free-running":
@@ -160,7 +160,7 @@ def _mode(mode: Mode | None, model: Model | None, theirs: Candidate) -> tuple[Mo
 def _loaded(
     record: Record, model: Model | str | os.PathLike[str] | None, numerics: Any, threads: int | None, force: bool
 ) -> AbstractContextManager[Model | None]:
-    """The reference, checked against the record; what is loaded here is closed at the end."""
+    """Return the reference, checked against the record; what is loaded here is closed at the end."""
     from i2s_spec.model.forward import Model
 
     header = record.header

@@ -100,7 +100,7 @@ class Dump(Mapping[str, Tap]):
 
 
 def read_dump(path: str | os.PathLike[str], prefix: str = "") -> Dump:
-    """A dump by its path.
+    """Return a dump by its path.
 
     :param prefix: take only the taps whose names begin so, without it
     :raises SettingError: for anything that is not a dump
@@ -222,7 +222,7 @@ def _npy(path: Path, name: str) -> StoredTap:
 
 
 def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> StoredTap:
-    """A .npy: its header is read and compared with the bytes that follow it; they are read later."""
+    """Return a .npy: its header is read and compared with the bytes that follow it; they are read later."""
     what = f"the tap {quote(name)}" if name else "the file"
     try:
         version = np.lib.format.read_magic(start)
@@ -282,7 +282,7 @@ def _folder(path: Path) -> dict[str, StoredTap]:
 
 
 def _arrays(path: Path) -> dict[str, Path]:
-    """The files of a folder that are taps, by name; without links.
+    """Return the files of a folder that are taps, by name; without links.
 
     :raises FormatError: S904 for a link that leads out of the folder
     """
@@ -291,7 +291,7 @@ def _arrays(path: Path) -> dict[str, Path]:
 
 
 def _native(value: Any) -> Any:
-    """The numbers in the machine's own order; floats are float32, integers int64 unless they are narrower."""
+    """Return the numbers in the machine's own order; floats are float32, integers int64 unless they are narrower."""
     kind = value.dtype.newbyteorder("=")
     if kind.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):

@@ -70,7 +70,8 @@ class _Contender:
 
 
 def searched(model: Model) -> list[NumericProfile]:
-    """The model's own numerics, and every profile that differs from them in rounding and order only; the likelier first.
+    """Return the model's own numerics, and every profile that differs from them in rounding and order only; the
+    likelier first.
 
     What has one scale is a meaning, and part of a type: `GROUPS_OF`.
     """
@@ -85,7 +86,9 @@ def searched(model: Model) -> list[NumericProfile]:
 
 
 def fit(model: Model, record: Record, theirs: Candidate) -> Model:
-    """The model with the numerics that a dump agrees with for the longest; its own where no others agree for longer."""
+    """Return the model with the numerics that a dump agrees with for the longest; its own where no others agree for
+    longer.
+    """
     graph = model.graph
     head = [name for name in record.shapes if name in theirs and record.layer(name) in (None, 0)]
     known = {name for part in (graph.before_layers(), graph.layer(0)) for name in model.tap_names(part)}
@@ -163,7 +166,7 @@ class WantedValues:
             self._own = {**found.taps, **{name: value for name, value in results.items() if value is not None}}
 
     def value(self, name: str) -> NDArray[Any] | None:
-        """A tensor; None where it is not known."""
+        """Return a tensor; None where it is not known."""
         return self.record.value(name) if self._own is None else self._own.get(name)
 
     def inputs(self, name: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ MOST_NUMBERS: Final = 6**4
 def node_text(
     name: str, op: str, sources: Sequence[tuple[str, tuple[int, ...]]], value: NDArray[Any], sum_of: Sum = "all"
 ) -> Iterator[str]:
-    """The lines of one node, without line ends.
+    """Yield the lines of one node, without line ends.
 
     :param op: as ggml names it
     :param sources: names and shapes (NumPy's order) of what goes in, two at most
@@ -166,7 +166,7 @@ def node_of(line: str) -> _Node | None:
 
 
 def _sources(text: str) -> tuple[str, ...]:
-    """The names of sources; each is followed by its shape in braces."""
+    """Return the names of sources; each is followed by its shape in braces."""
     found = []
     for piece in text.split("}"):
         name, brace, shape = piece.removeprefix(",").partition("{")
@@ -333,7 +333,7 @@ class BaseWriter:
 
 
 def read_base(data: bytes) -> KlBase:
-    """A base from the bytes of its file.
+    """Return a base from the bytes of its file.
 
     :raises SettingError: for bytes that are no such file, or are cut
     """

@@ -83,7 +83,9 @@ def measure(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | 
 
 
 def length(x: NDArray[np.float64]) -> float:
-    """The L2 norm of a vector: by a sum of NumPy's, since BLAS starts threads for each, which wait for busy processors."""
+    """Return the L2 norm of a vector: by a sum of NumPy's, since BLAS starts threads for each, which wait for busy
+    processors.
+    """
     return float(np.sqrt(np.sum(np.square(x))))
 
 

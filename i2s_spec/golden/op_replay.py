@@ -104,7 +104,7 @@ def explaining(tap: TapResult, found: Iterable[Diagnosis]) -> tuple[Diagnosis, .
 def first_cause(
     diagnoser: Diagnoser, record: Record, theirs: Candidate, names: Iterable[str]
 ) -> tuple[str, tuple[Diagnosis, ...]] | None:
-    """The first of some taps that its own inputs do not give, with the mistakes that explain it exactly.
+    """Return the first of some taps that its own inputs do not give, with the mistakes that explain it exactly.
 
     Behind a mistake that changes little codes flip in ways that no other run repeats: values that were computed from the
     beginning of a layer then tell nothing, those of one operation do.

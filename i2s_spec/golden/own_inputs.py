@@ -77,7 +77,7 @@ def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArra
 def _known(
     name: str, like: Pair, pairs: Mapping[str, Pair], reference: WantedValues, bfloat16: bool, scaled: bool, depth: int
 ) -> KnownElements | None:
-    """The elements of a tensor at the places of another one: as they are shown, or as their inputs give them."""
+    """Return the elements of a tensor at the places of another one: as they are shown, or as their inputs give them."""
     pair = pairs.get(name)
     if pair is None:
         return _replayed(name, like, pairs, reference, bfloat16, scaled, depth - 1) if depth > 1 else None

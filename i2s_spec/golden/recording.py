@@ -153,7 +153,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A hyperparameter as JSON has it."""
+    """Return a hyperparameter as JSON has it."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -192,7 +192,7 @@ class _Writer:
         require_numbers(self.result)
 
     def _nodes(self, part: Graph, given: dict[str, Any], file: TextIO | None) -> list[Any]:
-        """The nodes before or after the layers, one by one."""
+        """Return the nodes before or after the layers, one by one."""
         values = dict(given)
         for node in part:
             values.update(self.model.evaluate(node, values))

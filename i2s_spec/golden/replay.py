@@ -60,7 +60,7 @@ class Replayer:
         self._made.clear()
 
     def replay(self, name: str, got: NDArray[Any] | None = None) -> Replay | None:
-        """The replay of a value; None where the candidate lacks something that no operation makes.
+        """Return the replay of a value; None where the candidate lacks something that no operation makes.
 
         :param got: the candidate's own value, unless it is among `values`
         """
@@ -194,7 +194,7 @@ class Replayer:
         return replay
 
     def _inputs(self, node: Node) -> tuple[list[Any] | None, float, tuple[str, ...]]:
-        """The inputs of a node, how far off those may be that had to be made, and what was replayed for them."""
+        """Return the inputs of a node, how far off those may be that had to be made, and what was replayed for them."""
         values: list[Any] = []
         rtol, reach = 0.0, cast(tuple[str, ...], ())
         for name in node.inputs:
@@ -234,7 +234,7 @@ class Replayer:
 
 
 def _grouped_sums(model: Model, node: Node, matrix: Grouped, codes: NDArray[Any], tap: str) -> NDArray[np.int32]:
-    """The sums of codes with weights that have several scales, as the tap has them."""
+    """Return the sums of codes with weights that have several scales, as the tap has them."""
     narrow = np.clip(codes, -128, 127).astype(np.int8)
     rule = model.numerics.quantizer_of(model.weights.tensor_type(node.weight))
     acc = linear.token_sums(matrix, narrow, rule)

@@ -37,7 +37,7 @@ FORMATS: Final = ("text", "json", "markdown", "html")
 
 
 def report(result: Comparison, form: str = "text", command: str = "") -> Iterator[str]:
-    """The lines of a report, with their ends.
+    """Return the lines of a report, with their ends.
 
     :param form: `text`, `json`, `markdown` or `html`
     :param command: that asked for it, as it was typed; the page names it
@@ -95,7 +95,7 @@ _LEGEND: Final = (
 
 
 def page_lines(result: Comparison, command: str = "") -> Iterator[str]:
-    """The page; everything that is not ours is escaped.
+    """Yield the page; everything that is not ours is escaped.
 
     :param command: that asked for it, as it was typed
     """
@@ -175,7 +175,7 @@ _FRAMED: Final = ("wrong", "shape")
 
 
 def taps_heat(result: Comparison) -> str:
-    """The heat map; empty where no tap is in a layer, or no drift is known.
+    """Return the heat map; empty where no tap is in a layer, or no drift is known.
 
     Taps of one kind have one name without its layer: `attn_norm-3` and `attn_norm-4` stand in one line.
     """
@@ -210,7 +210,7 @@ def _kind(tap: TapResult) -> str:
 
 
 def _cut(kind: str) -> str:
-    """A kind as it fits beside the cells."""
+    """Return a kind as it fits beside the cells."""
     shown = visible(kind, bare=True)
     return shown if len(shown) <= _NAME else shown[: _NAME - 1] + "…"
 
@@ -243,7 +243,7 @@ def _cell(x: float, y: float, tap: TapResult) -> str:
 
 
 def _far(drift: float | None) -> float:
-    """A distance as it is drawn: what is not finite, or not known, is as far as can be."""
+    """Return a distance as it is drawn: what is not finite, or not known, is as far as can be."""
     return DEEP if drift is None or not isfinite(drift) else min(max(drift, PALE), DEEP)
 
 
@@ -271,13 +271,13 @@ class DriftPoint(NamedTuple):
 
 
 def layers_plot(result: Comparison) -> str:
-    """The drift of what leaves each layer; empty where nothing is known of it."""
+    """Return the drift of what leaves each layer; empty where nothing is known of it."""
     points = [DriftPoint(f"layer {layer}", far, "ok") for layer, far, _ in result.drift]
     return _plot(points, "layer", [str(layer) for layer, _, _ in result.drift]) if points else ""
 
 
 def taps_plot(result: Comparison) -> str:
-    """The drift of every tap in the order of computation; empty where nothing is known of it."""
+    """Return the drift of every tap in the order of computation; empty where nothing is known of it."""
     points = [DriftPoint(tap.name, tap.drift, tap.status) for tap in result.taps if tap.drift is not None]
     return _plot(points, "tensor", None) if len(points) > 1 else ""
 

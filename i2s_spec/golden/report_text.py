@@ -46,7 +46,7 @@ def _seldom_dumped(name: str) -> bool:
 
 
 def title(result: Comparison) -> str:
-    """The verdict."""
+    """Return the verdict."""
     return f"{'OK' if result.ok else 'WRONG'}: {result.verdict}"
 
 
@@ -116,7 +116,7 @@ def first_wrong(result: Comparison) -> Iterator[str]:
 
 
 def diagnosis_words(each: Diagnosis) -> str:
-    """A diagnosis in a line."""
+    """Return a diagnosis in a line."""
     left = f", leaves {number(each.remaining)}" if each.remaining is not None and each.fits != "exactly" else ""
     seen = f" (seen in {each.seen})" if each.seen else ""
     return f"[{each.name}] {each.fits}{left}: {each.says}{seen}"
@@ -129,7 +129,7 @@ def others(result: Comparison) -> Iterator[str]:
 
 
 def rows(result: Comparison) -> Iterator[TableRow]:
-    """The table: every tap that was compared, or of many that are right one row for each name."""
+    """Yield the table: every tap that was compared, or of many that are right one row for each name."""
     shown = [tap for tap in result.taps if tap.status not in ("missing", "extra")]
     if len(shown) <= MOST_ROWS:
         yield from (_row(tap) for tap in shown)
@@ -170,7 +170,7 @@ def _row(tap: TapResult) -> TableRow:
 
 
 def number(value: float | None) -> str:
-    """A number in few digits."""
+    """Return a number in few digits."""
     if value is None:
         return ""
     return "0" if value == 0 else f"{value:.3g}" if isfinite(value) else str(float(value))
@@ -183,7 +183,7 @@ _STYLES: Final = {"wrong": "bold red", "behind": "red", "flips": "yellow", "ok":
 
 
 def styled(result: Comparison, width: int | None = None) -> Iterator[Line]:
-    """The report as lines of styled pieces.
+    """Yield the report as lines of styled pieces.
 
     :param width: of the terminal, if the table has to fit
     """
@@ -230,7 +230,7 @@ def styled(result: Comparison, width: int | None = None) -> Iterator[Line]:
 
 
 def text_lines(result: Comparison) -> Iterator[str]:
-    """The report as plain text."""
+    """Return the report as plain text."""
     return (plain(line) + "\n" for line in styled(result))
 
 
@@ -239,7 +239,7 @@ def text_lines(result: Comparison) -> Iterator[str]:
 
 
 def markdown_lines(result: Comparison) -> Iterator[str]:
-    """The report; everything that Markdown or HTML could take for its own is escaped."""
+    """Yield the report; everything that Markdown or HTML could take for its own is escaped."""
     yield f"## {'✅' if result.ok else '❌'} {_markdown_text(title(result))}\n\n"
     if not result.ok and (words := agreement_words(result)):
         yield f"{_markdown_text(words)}\n\n"
@@ -286,7 +286,7 @@ _HEADER: Final = ("profile", "weights", "architecture", "activation", "dialect",
 
 
 def json_lines(result: Comparison) -> Iterator[str]:
-    """The document."""
+    """Return the document."""
     header = result.header
     return json_document(
         {

@@ -177,7 +177,7 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        """The comparison for a notebook: the verdict, and the first taps that are not right."""
+        """Return the comparison for a notebook: the verdict, and the first taps that are not right."""
         facts: list[tuple[str, Any]] = [
             ("record", self.golden), ("candidate", self.candidate), ("mode", self.mode), ("profile", self.profile),
             ("tensors that are right", self.counted("ok", "flips")), *(("note", each) for each in self.notes[:5]),
@@ -187,7 +187,7 @@ class Comparison:
         return table(self.verdict, facts, ("tensor", "status", "diagnosis", "limit"), rows, len(others))
 
     def __getitem__(self, name: str) -> TapResult:
-        """The result of a tap by its name."""
+        """Return the result of a tap by its name."""
         found = next((tap for tap in self.taps if tap.name == name), None)
         if found is None:
             raise KeyError(name)
@@ -214,7 +214,7 @@ def grouped(result: Comparison) -> list[Group]:
 
 
 def _word(tap: TapResult) -> str:
-    """The name of a tap without its layer: of the inside of a projection with the tensor."""
+    """Return the name of a tap without its layer: of the inside of a projection with the tensor."""
     word = base(tap.name)
     if tap.name.startswith("blk."):
         return tap.name.split(".", 2)[2]
@@ -223,7 +223,7 @@ def _word(tap: TapResult) -> str:
 
 
 def group_words(group: Group) -> str:
-    """A group in words: `ffn_gate in 30 layers: everything is doubled`."""
+    """Return a group in words: `ffn_gate in 30 layers: everything is doubled`."""
     where = group.word
     if len(group.layers) > 1:
         where = f"{group.word} in {counted(len(group.layers), 'layer')} ({_ranges(group.layers)})"

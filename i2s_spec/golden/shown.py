@@ -87,7 +87,7 @@ class Pair(NamedTuple):
 
 
 def largest_of(value: Array) -> float:
-    """The largest finite magnitude of a value; 0 where there is none."""
+    """Return the largest finite magnitude of a value; 0 where there is none."""
     finite = np.abs(value[np.isfinite(value)])
     return float(finite.max()) if finite.size else 0.0
 
@@ -114,7 +114,7 @@ def pair_of(theirs: Candidate, name: str, want: Array | None) -> Pair | None:
 
 
 def _total(shown: Tap) -> float | None:
-    """The printed sum, if it is that of the shown numbers."""
+    """Return the printed sum, if it is that of the shown numbers."""
     if shown.total is None:
         return None
     of_shown = float(np.sum(shown.value, dtype=np.float64))
@@ -135,7 +135,7 @@ def _places(shown: Tap, want: tuple[int, ...]) -> tuple[Array, ...]:
 
 
 def _shown(shown: Tap, want: tuple[int, ...]) -> Array:
-    """The corner of a text without the columns that only pad."""
+    """Return the corner of a text without the columns that only pad."""
     shape = (1,) * (len(want) - len(shown.shape)) + shown.shape
     value = shown.value.reshape(tuple(min(side, 6) for side in shape))
     keep = []

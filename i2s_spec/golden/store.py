@@ -137,7 +137,7 @@ class NewRecord:
                 self._spool.write(plain.data.cast("B") if plain.size else b"")
 
     def path(self, name: str) -> Path:
-        """A further file of the record."""
+        """Return a further file of the record."""
         return self.part / name
 
     def finish(self, header: Mapping[str, Any]) -> None:
@@ -213,7 +213,7 @@ class NewRecord:
 
 
 def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header of a record.
+    """Return the header of a record.
 
     :raises RecordError: where there is no record
     :raises SettingError: where its header is none, or of a later version
@@ -241,7 +241,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def taps_file(folder: str | os.PathLike[str]) -> Path | None:
-    """The file of a record that holds its taps."""
+    """Return the file of a record that holds its taps."""
     found: Iterable[Path] = (Path(folder) / f"taps.{form}" for form in ("safetensors", "npz"))
     return next((path for path in found if path.is_file()), None)
 
@@ -322,6 +322,6 @@ def statistics(value: NDArray[Any]) -> dict[str, Any]:
 
 
 def _plain(x: Any) -> float | str:
-    """A float as JSON has it."""
+    """Return a float as JSON has it."""
     number = float(x)
     return number if np.isfinite(number) else str(number)

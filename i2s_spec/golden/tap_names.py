@@ -96,7 +96,7 @@ def other_names(name: str) -> Iterator[str]:
 
 
 def parts(name: str) -> tuple[str, str, str]:
-    """The word of a name, its layer with the `-` before it, and its number with the `#` before it.
+    """Return the word of a name, its layer with the `-` before it, and its number with the `#` before it.
 
     >>> parts("Qcur-12#1")
     ('Qcur', '-12', '#1')
@@ -221,7 +221,7 @@ NODE_NAMES: Final[tuple[NodeName, ...]] = (
 
 
 def runtime_names(word: str, op: str) -> tuple[str, ...]:
-    """The words that runtimes have for a value of ours, each once.
+    """Return the words that runtimes have for a value of ours, each once.
 
     >>> runtime_names("attn_o_out", "linear")
     ('attn_out', 'kqv_out')
@@ -244,7 +244,8 @@ def named_by_runtimes(
     is_other: Callable[[str, str], bool],
     same: Callable[[str, str], bool],
 ) -> dict[str, str]:
-    """The matches of `found`, those under names of runtimes added, and moved where a name stands for another value.
+    """Return the matches of `found`, those under names of runtimes added, and moved where a name stands for another
+    value.
 
     :param op: the operation of a value of the record
     :param present: names of the dump
@@ -257,7 +258,7 @@ def named_by_runtimes(
     all_found, taken = dict(found), set(found.values())
 
     def free(value: str) -> str | None:
-        """A name that the dump has, that runtimes have for a value, and that nothing else was found for."""
+        """Return a name that the dump has, that runtimes have for a value, and that nothing else was found for."""
         word, layer, number = parts(value)
         names = (f"{each}{layer}" for each in runtime_names(word, op(value)))
         return next(

@@ -156,7 +156,7 @@ class RelativeTolerance(NamedTuple):
     bf16: float
 
     def rtol(self, bfloat16: bool) -> float:
-        """The one that holds."""
+        """Return the one that holds."""
         return self.bf16 if bfloat16 else self.f32
 
 
@@ -301,7 +301,9 @@ def grouped_limit(columns: int, group: int, offset: bool, weight_scale: float) -
 
 
 def bfloat16_limit(op: str, own: Limit) -> Limit:
-    """The limit of an operation in bfloat16: four steps of it (a square doubles what its input is off by), more of sums."""
+    """Return the limit of an operation in bfloat16: four steps of it (a square doubles what its input is off by),
+    more of sums.
+    """
     if op in ("linear", "head", "scores", "soft_max", "weighted_values", "rope"):
         return Limit("5e-2 of the largest, in bfloat16", _of_largest(5e-2))
 
@@ -390,7 +392,9 @@ def _is_integer(model: Model, node: Node) -> bool:
 
 
 def _of_groups(model: Model, node: Node) -> Limit | None:
-    """The limit of a projection of integers where activations, or weights, have several scales; None where neither has."""
+    """Return the limit of a projection of integers where activations, or weights, have several scales; None where
+    neither has.
+    """
     matrix = cast(Ternary | Grouped, model.weights.matrix(node.weight))
     groups = GROUPS.get(model.numerics.quantizer_of(model.weights.tensor_type(node.weight)).groups)
     if isinstance(matrix, Ternary):
@@ -419,7 +423,7 @@ def loosen(model: Model, bfloat16: bool, replay: Replay) -> None:
 
 
 def relative_error(limit: Any, value: Any) -> float:
-    """A limit as a share of the root mean square: what an operation after it inherits."""
+    """Return a limit as a share of the root mean square: what an operation after it inherits."""
     wide = value.astype(np.float64)
     finite = np.isfinite(wide)
     if not finite.any():

@@ -40,7 +40,7 @@ _STEP: Final = 1 << 16
 
 
 def lines(file: File, target: Target, width: int = 16, available: int | None = None) -> Iterator[Line]:
-    """The lines of a dump, a ruler first.
+    """Yield the lines of a dump, a ruler first.
 
     :param width: bytes in a line: 8, 16 or 32
     :param available: columns of the terminal, if the lines have to fit
@@ -111,7 +111,7 @@ class _Pane:
 
 
 def document(file: File, target: Target) -> dict[str, Any]:
-    """The nodes of a dump as data; `nodes` is an iterator that reads as it goes."""
+    """Return the nodes of a dump as data; `nodes` is an iterator that reads as it goes."""
     labels = NodeLabels(file)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -124,7 +124,9 @@ def document(file: File, target: Target) -> dict[str, Any]:
 
 
 def chosen(target: Target) -> Iterator[tuple[int, FieldNode | None, FieldNode]]:
-    """The nodes of a target with their depth and the record that they are in; of a range, those that have bytes in it."""
+    """Yield the nodes of a target with their depth and the record that they are in; of a range, those that have
+    bytes in it.
+    """
     above: list[FieldNode] = []
     given = 0  # how many of `above` were given already
     for node in target.nodes:
@@ -145,7 +147,9 @@ def chosen(target: Target) -> Iterator[tuple[int, FieldNode | None, FieldNode]]:
 
 
 def _rows(file: File, target: Target, node: FieldNode, width: int) -> Iterator[text.HexRow]:
-    """The lines of bytes of a leaf; where some are left out, an empty one at the end that carries where they end."""
+    """Yield the lines of bytes of a leaf; where some are left out, an empty one at the end that carries where they
+    end.
+    """
     start, stop = max(node.start, target.start), min(node.stop, target.stop, file.size)
     stepped_over = isinstance(node.value, Opened) or (isinstance(node.value, Elided) and node.value.left is not None)
     if stepped_over or start >= stop:
@@ -162,7 +166,7 @@ def _rows(file: File, target: Target, node: FieldNode, width: int) -> Iterator[t
 
 
 def _tree(labels: NodeLabels, depth: int, parent: FieldNode | None, node: FieldNode, pane: _Pane) -> Iterator[Piece]:
-    """The right side of a node's first line: its name, its value, its range."""
+    """Yield the right side of a node's first line: its name, its value, its range."""
     label = labels.label(parent, node)
     value, style = labels.value(node)
     code = labels.code(node)
@@ -182,7 +186,7 @@ def _remark(node: FieldNode, reported: set[str]) -> Iterator[Piece]:
 
 
 def _data(labels: NodeLabels, node: FieldNode) -> dict[str, Any]:
-    """A node as data for JSON."""
+    """Return a node as data for JSON."""
     labels.note(node)
     value = node.value
     about: dict[str, Any] = {"path": node.path, "start": node.start, "stop": node.stop}
@@ -236,7 +240,7 @@ class NodeLabels:
             self._inner_type = node.value
 
     def label(self, parent: FieldNode | None, node: FieldNode) -> str:
-        """The name of a node, without the path of the record that it is in."""
+        """Return the name of a node, without the path of the record that it is in."""
         if parent is None or (parent.path in _TABLES and node.path[len(parent.path)] == "["):
             return node.path
         label = node.path[len(parent.path) :].lstrip(".")
@@ -246,7 +250,7 @@ class NodeLabels:
         return label if code is None else self.columns(code[0]).label(label)
 
     def value(self, node: FieldNode) -> tuple[str, str]:
-        """The value of a node in words, and the style that they have on a terminal."""
+        """Return the value of a node in words, and the style that they have on a terminal."""
         value = node.value
         if value is None:
             return "", ""
@@ -450,7 +454,7 @@ def _named(file: File, what: str, limit: int | None, data_limit: int | None) -> 
 def _at_path(
     file: File, what: str, match: re.Match[str], limit: int | None, data_limit: int | None
 ) -> Iterator[FieldNode]:
-    """The nodes at a path and below it, with the records that lead to it."""
+    """Return the nodes at a path and below it, with the records that lead to it."""
     section, number, rest = match[1], match[2], match[3]
     read = reader(file)
     if number is None or section not in ("key_values", "tensor_infos", "data") or rest == ".padding":

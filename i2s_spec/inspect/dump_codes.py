@@ -57,7 +57,7 @@ class Code(NamedTuple):
 
 
 def decoded(shape: Sequence[int], byte: int, value: int) -> tuple[Code, ...]:
-    """The four codes of byte `byte` of a payload, bits 7:6 first.
+    """Return the four codes of byte `byte` of a payload, bits 7:6 first.
 
     :param shape: of the tensor, in NumPy's order
     """
@@ -71,7 +71,7 @@ def decoded(shape: Sequence[int], byte: int, value: int) -> tuple[Code, ...]:
 
 
 def unraveled(element: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The index of a flat, row-major element: (row, column) of a matrix."""
+    """Return the index of a flat, row-major element: (row, column) of a matrix."""
     index: list[int] = []
     for length in reversed(shape):
         element, at = divmod(element, length)
@@ -92,7 +92,7 @@ class Columns:
         self._element = len(str(max(count - 1, 0)))
 
     def heading(self) -> str:
-        """The line above: which bits are in which column."""
+        """Return the line above: which bits are in which column."""
         width = len("00 +1 @") + self._element
         return f"{'bits':{self._label}} " + "  ".join(f"{bits:<{width}}" for bits in i2s.BITS).rstrip()
 
@@ -100,11 +100,13 @@ class Columns:
         return label.ljust(self._label)
 
     def codes(self, byte: int, value: int) -> tuple[Code, ...]:
-        """The codes of one byte, as data."""
+        """Return the codes of one byte, as data."""
         return decoded(self.shape, byte, value)
 
     def line(self, byte: int, value: int) -> str:
-        """The codes of one byte; `?` stands for a code without a trit, and for a place after the last element."""
+        """Return the codes of one byte; `?` stands for a code without a trit, and for a place after the last
+        element.
+        """
         return "  ".join(
             f"{code.code:02b} {'?' if code.trit is None else format(code.trit, '+d') if code.trit else '0':>2} "
             f"@{'?' if code.element is None else code.element:<{self._element}}"
@@ -139,7 +141,7 @@ def legend(layout: BlockLayout) -> str:
 
 
 def decoded_block(layout: BlockLayout, shape: Sequence[int], offset: int, value: int) -> tuple[BlockCode, ...]:
-    """The codes of a byte, lowest bits or first digit first.
+    """Return the codes of a byte, lowest bits or first digit first.
 
     :param shape: of the tensor, in NumPy's order
     :param offset: of the byte from the start of the tensor; one that holds codes
@@ -181,7 +183,7 @@ class BlockColumns:
         return _INDENT + len(self.heading()) + self._element
 
     def heading(self) -> str:
-        """The line above: which bits or digit are in which column."""
+        """Return the line above: which bits or digit are in which column."""
         places = _BITS if self.layout.coding == "bits" else _DIGITS
         width = self._code + len(" +1 @") + self._element
         label = "bits" if self.layout.coding == "bits" else ""
@@ -195,11 +197,11 @@ class BlockColumns:
         return label.ljust(self._label)
 
     def codes(self, offset: int, value: int) -> tuple[BlockCode, ...]:
-        """The codes of one byte, as data."""
+        """Return the codes of one byte, as data."""
         return decoded_block(self.layout, self.shape, offset, value)
 
     def line(self, offset: int, value: int) -> str:
-        """The codes of one byte; `?` stands for a reserved code, and for a digit that no element has."""
+        """Return the codes of one byte; `?` stands for a reserved code, and for a digit that no element has."""
         form = f"0{self._code}b" if self.layout.coding == "bits" else "d"
         return "  ".join(
             f"{code.code:{form}} {'?' if code.weight is None else format(code.weight, '+d') if code.weight else '0':>2} "
@@ -227,7 +229,7 @@ def block_nodes(
     path: str,
     scope: Scope,
 ) -> Iterator[FieldNode]:
-    """The nodes of the data between two bytes, which rows of whole blocks fill as far as the file has them.
+    """Yield the nodes of the data between two bytes, which rows of whole blocks fill as far as the file has them.
 
     :param shape: of the tensor, in NumPy's order; its last number is a multiple of the block
     :param path: of the tensor

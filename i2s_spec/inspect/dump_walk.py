@@ -33,7 +33,7 @@ EVERYTHING: Final = Scope()
 
 
 def reader(file: File) -> Read:
-    """A function that reads ranges of a file through a window, so that a field costs no call of the system.
+    """Return a function that reads ranges of a file through a window, so that a field costs no call of the system.
 
     Of a file on a server a window is taken only of what is here: all else is asked for as it is wanted.
     """
@@ -82,7 +82,7 @@ def file_nodes(file: File, scope: Scope = EVERYTHING) -> Iterator[FieldNode]:
 
 
 def key_value(file: File, i: int, scope: Scope = EVERYTHING, read: Read | None = None) -> Iterator[FieldNode]:
-    """The nodes of key-value `i`."""
+    """Yield the nodes of key-value `i`."""
     read = read or reader(file)
     entry = file.index.key(i)
     start, stop, path = entry.span
@@ -93,7 +93,7 @@ def key_value(file: File, i: int, scope: Scope = EVERYTHING, read: Read | None =
 
 
 def tensor_info(file: File, i: int, read: Read | None = None) -> Iterator[FieldNode]:
-    """The nodes of tensor info `i`."""
+    """Yield the nodes of tensor info `i`."""
     info = file.index.tensor(i)
     start, stop, path = info.span
     yield FieldNode(path, start, stop, Opened(info.name), None)
@@ -101,7 +101,7 @@ def tensor_info(file: File, i: int, read: Read | None = None) -> Iterator[FieldN
 
 
 def section(name: str) -> Any:
-    """The field that declares a section of the file."""
+    """Return the field that declares a section of the file."""
     return next(field for field in container.container("little").fields if field.name == name)
 
 
@@ -127,7 +127,9 @@ def _table(
     nodes: Callable[[int], Iterator[FieldNode]],
     scope: Scope,
 ) -> Iterator[FieldNode]:
-    """The records that the scope covers; of the rest, those that it would cover without its limit are one leaf."""
+    """Yield the records that the scope covers; of the rest, those that it would cover without its limit are one
+    leaf.
+    """
     if not count:
         return
     start, stop = record(0).start, record(count - 1).stop
@@ -172,7 +174,7 @@ def _unindexed(file: File, read: Read, scope: Scope, cursor: int) -> Iterator[Fi
 
 
 def _broken_record(file: File, read: Read, fault: FormatError, scope: Scope, start: int) -> Iterator[FieldNode]:
-    """The fields that lie before a fault in the record that begins at `start`."""
+    """Yield the fields that lie before a fault in the record that begins at `start`."""
     path = fault.span.path.split(".")[0]
     if path.startswith("tensor_infos["):
         nodes = iter(container.info_nodes(read, file.byte_order, start, file.size, path))
@@ -257,7 +259,7 @@ def extent(file: File, tensor: Tensor) -> tuple[int, int]:
 
 
 def tensor_nodes(file: File, tensor: Tensor, read: Read, scope: Scope, floor: int = 0) -> Iterator[FieldNode]:
-    """The data of one tensor, without the bytes before `floor`, which belong to another one."""
+    """Yield the data of one tensor, without the bytes before `floor`, which belong to another one."""
     start, stop = extent(file, tensor)
     path = f"data[{tensor.index}]"
     yield FieldNode(path, start, stop, Opened(tensor.raw_name, None, _note(file, tensor, floor)), None)
@@ -327,7 +329,7 @@ def _fields(
 def _row_scales(
     file: File, read: Read, extent: tuple[int, int], path: str, deep: bool, scope: Scope
 ) -> Iterator[FieldNode]:
-    """The scale of each row of an I2_SR tensor, as far as the file has them."""
+    """Yield the scale of each row of an I2_SR tensor, as far as the file has them."""
     start, stop = extent
     word = Word(file.byte_order, "f")
     field = Field("scales", word, "What the weights of each row are multiplied by, F32.", "5.6")
@@ -354,7 +356,7 @@ def _tail(file: File, read: Read, start: int, path: str, floor: int) -> Iterator
 
 
 def _widened(node: FieldNode) -> FieldNode:
-    """A BF16 element as the float32 whose upper half it is."""
+    """Return a BF16 element as the float32 whose upper half it is."""
     if not isinstance(node.value, int):
         return node
     return node._replace(value=struct.unpack("<f", struct.pack("<I", node.value << 16))[0])
@@ -402,7 +404,7 @@ UNREAD: Final = "bytes, not read: they would be a request of their own"
 
 
 def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
-    """The nodes of the data section that the scope covers, as `data_nodes` gives them.
+    """Yield the nodes of the data section that the scope covers, as `data_nodes` gives them.
 
     :raises FormatError: where the server does not give what is asked for
     """
@@ -413,7 +415,7 @@ def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode
     from i2s_spec.remote.http_source import NEAR, merged
 
     def shown(node: FieldNode) -> tuple[int, int]:
-        """The bytes that a leaf takes: all for its value, else those of its lines."""
+        """Return the bytes that a leaf takes: all for its value, else those of its lines."""
         if not is_leaf(node) or isinstance(node.value, Elided):
             return node.start, node.start
         stop = node.stop if _has_value(node) else min(node.stop, node.start + LINE * (scope.limit or 0))

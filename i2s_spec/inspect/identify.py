@@ -87,7 +87,7 @@ class Identification(NamedTuple):
         return line("Identification", self.path, f"{answers or 'nothing was asked'}{stopped}")
 
     def _repr_html_(self) -> str:
-        """The answers for a notebook, each with the first piece of its evidence."""
+        """Return the answers for a notebook, each with the first piece of its evidence."""
         from i2s_spec.errors import table
 
         facts: list[tuple[str, Any]] = [
@@ -100,7 +100,7 @@ class Identification(NamedTuple):
         return table(self.path, facts, ("question", "answer", "confidence", "evidence"), rows, len(self.questions))
 
     def as_dict(self) -> dict[str, Any]:
-        """The answers as plain data, as identify.schema.json describes it."""
+        """Return the answers as plain data, as identify.schema.json describes it."""
         return {
             "schema_version": SCHEMA_VERSION,
             "path": json_string(self.path),
@@ -295,7 +295,7 @@ _STYLES: Final = {CERTAIN: "green", LIKELY: "green", CANNOT_TELL: "yellow"}
 
 
 def page(found: Identification, everything: bool = False) -> Iterator[Line]:
-    """The lines of the page.
+    """Yield the lines of the page.
 
     :param everything: all hypotheses with all evidence, also what is unlikely or excluded
     """

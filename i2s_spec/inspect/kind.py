@@ -95,13 +95,15 @@ class RecognisedKind(NamedTuple):
         return " and ".join(filter(None, (self.kind.unjudged, "" if compared else self.kind.fit)))
 
     def as_dict(self) -> dict[str, Any]:
-        """The kind as plain data."""
+        """Return the kind as plain data."""
         number, count = self.part or (None, None)
         return {"name": self.name, "title": self.title, "used": self.use, "part": number, "parts": count}
 
 
 def kind_of(file: File) -> RecognisedKind | None:
-    """The kind of a file; None for one whose header cannot be read to its end, or with more records than are examined."""
+    """Return the kind of a file; None for one whose header cannot be read to its end, or with more records than are
+    examined.
+    """
     index = file.index
     if file.fault is not None or max(index.tensors, index.keys) > limits.MANY_TENSORS:
         return None
@@ -130,7 +132,7 @@ def kind_of(file: File) -> RecognisedKind | None:
 
 
 def _values(file: File) -> dict[str, Any]:
-    """The values that are looked at, of short texts; the first of each key."""
+    """Return the values that are looked at, of short texts; the first of each key."""
     found: dict[str, Any] = {}
     for i in file.index.keys_named(frozenset(_READ)):
         entry = file.index.key(i)
@@ -143,14 +145,14 @@ def _values(file: File) -> dict[str, Any]:
 
 
 def _part(file: File) -> tuple[int, int] | None:
-    """The number of the part, from 1, and how many there are."""
+    """Return the number of the part, from 1, and how many there are."""
     keys = part_keys(file)
     number = keys.number or 0
     return (number + 1, keys.parts) if keys.is_part and keys.parts is not None and number < keys.parts else None
 
 
 def _named(declared: str, architecture: str) -> str | None:
-    """The kind that general.type or general.architecture names."""
+    """Return the kind that general.type or general.architecture names."""
     for kind in KINDS.values():
         if declared in kind.types and kind.name != kinds.MODEL:
             return kind.name
@@ -158,7 +160,7 @@ def _named(declared: str, architecture: str) -> str | None:
 
 
 def _seen(names: list[bytes], tensors: list[bytes]) -> str | None:
-    """The kind that other keys and the names of tensors show."""
+    """Return the kind that other keys and the names of tensors show."""
     if _EMBEDDING in tensors:
         return None
     for kind, beginning in _BEGINNINGS.items():
@@ -179,7 +181,9 @@ def _seen(names: list[bytes], tensors: list[bytes]) -> str | None:
 def _left(
     declared: str, architecture: str, names: list[bytes], tensors: list[bytes], part: tuple[int, int] | None
 ) -> str:
-    """The kind of a file that neither its type nor its keys and tensors show to be one that is used beside a model."""
+    """Return the kind of a file that neither its type nor its keys and tensors show to be one that is used beside a
+    model.
+    """
     if declared not in ("", "model"):
         return kinds.OTHER
     if not tensors and part is None and _TOKENS in names:

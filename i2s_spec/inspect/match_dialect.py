@@ -152,7 +152,7 @@ def ternarised(weights: NDArray[Any]) -> tuple[NDArray[np.int8], float]:
 
 
 def weigh(question: Question, comparison: ReferenceMatches) -> Question:
-    """A question about layout or code map with what the comparison says.
+    """Return a question about layout or code map with what the comparison says.
 
     :param question: `layout` or `code map`
     """

@@ -76,7 +76,7 @@ class MemoryUse(NamedTuple):
         return None if self.cache is None else sum(part.bytes for part in self.cache)
 
     def as_dict(self) -> dict[str, Any]:
-        """The sizes as plain data."""
+        """Return the sizes as plain data."""
         cache = None if self.cache is None else [part._asdict() for part in self.cache]
         return {**self._asdict(), "cache": cache, "cache_bytes": self.cache_bytes}
 
@@ -86,14 +86,14 @@ class UnknownCacheError(ValueError):
 
 
 def trained_context(file: File) -> int | None:
-    """The context that a model was trained for, in tokens; None if the file does not say it."""
+    """Return the context that a model was trained for, in tokens; None if the file does not say it."""
     name = file.metadata.short("general.architecture")
     found = file.metadata.short(f"{name}.context_length") if isinstance(name, str) else None
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
 
 
 def memory(file: File, context: int, cache_type: str = "f16") -> MemoryUse:
-    """The memory of a model for one sequence of a context.
+    """Return the memory of a model for one sequence of a context.
 
     :param file: a file, or the first part of a split model, which stands for all of it
     :param context: tokens, 1 at least
@@ -115,7 +115,9 @@ def memory(file: File, context: int, cache_type: str = "f16") -> MemoryUse:
 
 
 def all_tensors(file: File) -> list[Tensor]:
-    """The tensors of a file; of the first part of a split model, with the others beside it, those of all parts."""
+    """Return the tensors of a file; of the first part of a split model, with the others beside it, those of all
+    parts.
+    """
     whole = split_set(file)
     parts = whole.files() if whole is not None and whole.is_whole else [file]
     return [tensor for part in parts for tensor in part.tensors.rows]
@@ -126,7 +128,7 @@ def _up(number: int, step: int) -> int:
 
 
 def _cache(file: File, names: set[bytes], context: int, block: tuple[int, int]) -> Iterator[CachePart]:
-    """The parts of the cache.
+    """Yield the parts of the cache.
 
     :raises UnknownCacheError: where they do not follow from the metadata
     :raises FormatError: for metadata that do not fit

@@ -119,7 +119,7 @@ def writer(seen: Observed) -> Question | None:
 
 
 def _marked(seen: Observed) -> Iterator[tuple[LastWriter, str]]:
-    """The programs whose marks a file has, the last to write it first, and the marks in words."""
+    """Yield the programs whose marks a file has, the last to write it first, and the marks in words."""
     names = [key.replace("{a}", seen.architecture) for key in seen.keys]
     in_order = names == sorted(names)
     families = {BY_NAME[name].family for name in seen.types if name in BY_NAME}

@@ -67,7 +67,7 @@ def undecided(found: LayoutEvidence) -> str:
 
 
 def reconsidered(question: Question, found: LayoutEvidence) -> Question:
-    """The question about the layout, where the weights leave it open and say why."""
+    """Return the question about the layout, where the weights leave it open and say why."""
     why = undecided(found)
     if not why:
         return question
@@ -96,7 +96,7 @@ def rotation(found: LayoutEvidence) -> Question | None:
 
 
 def as_dict(found: LayoutEvidence) -> dict[str, Any]:
-    """The evidence as plain data."""
+    """Return the evidence as plain data."""
     return {
         "layout": found.decided.name if found.decided is not None else None,
         "mixed": found.mixed,

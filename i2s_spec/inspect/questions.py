@@ -130,7 +130,7 @@ class Question(NamedTuple):
         return tuple(hypothesis for hypothesis in self.hypotheses if hypothesis.rank == best)
 
     def as_dict(self) -> dict[str, Any]:
-        """The question as plain data."""
+        """Return the question as plain data."""
         return {
             "name": self.name,
             "question": self.text,
@@ -177,7 +177,9 @@ class QuestionCase:
         self._against[name].append(Evidence(text, weight, span))
 
     def question(self, name: str, text: str, would_tell: str = "") -> Question:
-        """The question with its hypotheses, the best first; equals stay in the order in which they were named."""
+        """Return the question with its hypotheses, the best first; equals stay in the order in which they were
+        named.
+        """
         made = [
             PossibleAnswer(each, title, tuple(self._favour[each]), tuple(self._against[each]))
             for each, title in self._titles.items()
@@ -227,7 +229,7 @@ class Observed:
         return tuple(found)
 
     def value(self, key: str) -> Any:
-        """The value of a key that is a number or a short text; None for all else."""
+        """Return the value of a key that is a number or a short text; None for all else."""
         index = self.file.index
         places = index.keys_named((key.encode("utf-8", "surrogateescape"),))
         if not places:
@@ -238,7 +240,7 @@ class Observed:
         return self.file.metadata.decode(entry)
 
     def own(self, name: str) -> Any:
-        """The value of a key of the architecture, such as `block_count`."""
+        """Return the value of a key of the architecture, such as `block_count`."""
         return self.value(f"{self.architecture}.{name}") if self.architecture else None
 
     # inventory
@@ -385,7 +387,7 @@ class Observed:
         return tuple(tensor.scale for tensor in self.payloads())
 
     def scale_bits(self) -> Iterator[int]:
-        """The scales as 32-bit words."""
+        """Return the scales as 32-bit words."""
         order = self.file.byte_order
         return (int.from_bytes(tensor.tail[:4], order) for tensor in self.payloads())
 

@@ -38,12 +38,12 @@ def listed(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict[str, Any]:
-    """A file as plain data that JSON can carry: what `members` gives, its tables as lists."""
+    """Return a file as plain data that JSON can carry: what `members` gives, its tables as lists."""
     return listed(members(file, limit, rows))
 
 
 def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict[str, Any]:
-    """A file as plain data, its keys and tensors as iterators that read as they go.
+    """Return a file as plain data, its keys and tensors as iterators that read as they go.
 
     :param file: a `File`, which may carry a fault; then what lies before it is described
     :param limit: elements of each array that are given (and 64 KiB of each string or array); None for all
@@ -79,7 +79,7 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
 
 
 def split_members(file: File, rows: Rows = None, tensors: bool = True) -> dict[str, Any] | None:
-    """The split model that a file is a part of; None for any other file.
+    """Return the split model that a file is a part of; None for any other file.
 
     :param rows: of each part, as for `members`
     :param tensors: whether tensors are listed
@@ -114,14 +114,14 @@ def split_members(file: File, rows: Rows = None, tensors: bool = True) -> dict[s
 
 
 def fault(error: FormatError) -> dict[str, Any]:
-    """A fault as data: code, slug, sentence and span."""
+    """Return a fault as data: code, slug, sentence and span."""
     start, stop, path = error.span
     span = {"start": start, "stop": stop, "path": path}
     return {"code": error.code, "slug": error.fault.slug, "message": error.message, "span": span}
 
 
 def unreadable(path: str, error: FormatError) -> dict[str, Any]:
-    """The description of a file that could not be opened."""
+    """Return the description of a file that could not be opened."""
     return {
         "schema_version": SCHEMA_VERSION,
         "path": json_string(path),
@@ -178,7 +178,7 @@ def _plain(value: Any, whole: bool = True) -> Any:
 
 
 def _tensors(file: File, chosen: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """The tensors of these numbers; of a server that gives one range at a time some scales are read.
+    """Yield the tensors of these numbers; of a server that gives one range at a time some scales are read.
 
     Nothing is read before the first of them is asked for.
     """
@@ -220,7 +220,9 @@ def _tensor(file: File, tensor: Tensor, unread: bool) -> dict[str, Any]:
 
 
 def type_name(tensor: Tensor) -> str | None:
-    """The name of a tensor's type, also of one that ggml has taken back; None for a number that nobody gave out."""
+    """Return the name of a tensor's type, also of one that ggml has taken back; None for a number that nobody gave
+    out.
+    """
     return tensor.type.name if tensor.type is not None else RETIRED.get(tensor.number)
 
 
@@ -293,7 +295,7 @@ class Beginning(NamedTuple):
 
 
 def beginning(file: File, entry: KeyValue, limit: int | None) -> Beginning:
-    """The value of a key-value, or its start.
+    """Return the value of a key-value, or its start.
 
     :param limit: elements of an array; None for the whole value
     :returns: numbers and booleans as they are, a string as bytes (its first 64 KiB), an array as a list of such values
@@ -316,7 +318,7 @@ def _number(kind: int, data: bytes, at: int, prefix: str) -> int | float | bool:
 
 
 def _items(data: bytes, at: int, kind: int, count: int, limit: int | None, prefix: str) -> tuple[list[Any], int | None]:
-    """The elements that lie in `data`, and where they end; None where not all were met.
+    """Return the elements that lie in `data`, and where they end; None where not all were met.
 
     Depth is bounded by the scanner, which has accepted the file.
     """

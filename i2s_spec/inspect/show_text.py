@@ -41,7 +41,7 @@ _PROBLEMS: Final = {
 
 
 def page(about: dict[str, Any], available: int | None = None) -> Iterator[Line]:
-    """The lines of the page.
+    """Yield the lines of the page.
 
     :param about: what `describe` gave
     :param available: columns of the terminal, if the page has to fit
@@ -107,7 +107,7 @@ def _numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def _rows(items: list[dict[str, Any]], what: str, cells: Any) -> Iterator[Sequence[str]]:
-    """A row for each item, and a remark where items were left out."""
+    """Yield a row for each item, and a remark where items were left out."""
     expected = 0
     for item in items:
         if item["index"] != expected:
@@ -126,7 +126,7 @@ def _key_cells(key: dict[str, Any]) -> tuple[str, ...]:
 
 
 def value_words(key: dict[str, Any]) -> str:
-    """The value of a key, as `describe` gives it, in a few words."""
+    """Return the value of a key, as `describe` gives it, in a few words."""
     value, count = key["value"], key["count"]
     if key["type"].startswith("arr"):
         return f"[{counted(count, 'item')}] " + _elements(value, key["type"], key["whole"]) if count else "[0 items]"
@@ -145,7 +145,7 @@ def value_words(key: dict[str, Any]) -> str:
 
 
 def _elements(values: list[Any], kind: str, whole: bool) -> str:
-    """The first elements of an array, as many as there is room for."""
+    """Return the first elements of an array, as many as there is room for."""
     shown: list[str] = []
     room = VALUE_WIDTH - 16
     for value in values:
@@ -213,7 +213,7 @@ def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[L
 def _fitting(
     columns: Sequence[Column], rows: list[Sequence[str]], available: int | None
 ) -> tuple[list[Column], list[Sequence[str]]]:
-    """The table without offsets, and without bytes, where a terminal is too narrow for them and the names."""
+    """Return the table without offsets, and without bytes, where a terminal is too narrow for them and the names."""
     retained = list(columns)
     for title in ("offset", "bytes"):
         cells = [row for row in rows if len(row) > 1]
@@ -300,7 +300,7 @@ def _rounded(count: int) -> str:
 
 
 def _bytes(text: Any) -> bytes:
-    """The bytes of a string as `describe` gives it."""
+    """Return the bytes of a string as `describe` gives it."""
     return bytes.fromhex(text["hex"]) if isinstance(text, dict) else text.encode("utf-8", "surrogatepass")
 
 
@@ -327,7 +327,7 @@ class TensorKind(NamedTuple):
 
 
 def plots(file: File, available: int | None = None, *, blocks: bool = True) -> Iterator[Line]:
-    """The plots as lines; a sentence where no I2_S tensor could be read.
+    """Yield the plots as lines; a sentence where no I2_S tensor could be read.
 
     :param available: columns of the terminal
     :param blocks: whether the stream can say block characters; otherwise the plots are ASCII
@@ -394,7 +394,7 @@ def _scales(kinds: Sequence[TensorKind], width: int, room: int, blocks: bool) ->
 
 
 def _by_step(kind: TensorKind, layers: int, step: int) -> Iterator[float | None]:
-    """The scales by layer, of several layers to a character the largest; what is not finite is never left out."""
+    """Yield the scales by layer, of several layers to a character the largest; what is not finite is never left out."""
     if layers <= 0:
         yield from kind.scales.values()
         return

@@ -48,7 +48,7 @@ class Surveyed:
         return begin
 
     def scale(self, tail: bytes) -> float:
-        """The scale that a tail begins with."""
+        """Return the scale that a tail begins with."""
         scale: float = numbers("f", tail[:SCALE_BYTES], self.file.byte_order)[0]
         return scale
 
@@ -95,7 +95,9 @@ class Survey(Sequence["TensorSurvey"]):
         )
 
     def digest(self, place: int) -> tuple[int | None, int]:
-        """The fingerprint of one payload, None where it was not read whole, and its size; nothing else is worked out."""
+        """Return the fingerprint of one payload, None where it was not read whole, and its size; nothing else is
+        worked out.
+        """
         size = self._of.i2s[2][place]
         seen, digest = self._of.parts.fingerprint(self._of.i2s[1][place])
         return digest if seen == size else None, size
@@ -114,15 +116,15 @@ class Survey(Sequence["TensorSurvey"]):
         return self._of.i2s[0]
 
     def row(self, place: int) -> int:
-        """The row in the tensor table of the tensor at a place."""
+        """Return the row in the tensor table of the tensor at a place."""
         return self._of.i2s[0][place]
 
     def tail(self, place: int) -> bytes:
-        """The tail of the tensor at a place."""
+        """Return the tail of the tensor at a place."""
         return self._of.parts.tail(self._of.i2s[1][place])
 
     def scale(self, place: int) -> float:
-        """The scale of the tensor at a place."""
+        """Return the scale of the tensor at a place."""
         return self._of.scale(self.tail(place))
 
     def extents(self) -> Iterator[tuple[int, int, int, int | None]]:
@@ -346,12 +348,12 @@ class OtherSurvey(NamedTuple):
 
 
 def last_run(seen: PayloadObservation, size: int) -> ByteRun | None:
-    """The run that ends a payload of `size` bytes."""
+    """Return the run that ends a payload of `size` bytes."""
     return ByteRun(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
 
 
 def longest_run(seen: PayloadObservation) -> ByteRun | None:
-    """The longest run of a payload."""
+    """Return the longest run of a payload."""
     return ByteRun(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None
 
 
@@ -452,7 +454,7 @@ class StaleTails(NamedTuple):
 
 
 def stale_tails(file: File, survey: Survey | None) -> StaleTails:
-    """The leftovers of a survey, with an example; none of a file that was not surveyed."""
+    """Return the leftovers of a survey, with an example; none of a file that was not surveyed."""
     if survey is None or not len(survey):
         return StaleTails(0, None, 0, 0)
     places = range(min(len(survey), TRACED))

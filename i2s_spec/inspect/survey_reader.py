@@ -72,7 +72,7 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 
 
 def _kernels() -> str:
-    """The name of the set in use, as `isa.chosen` says, which is asked only where a set was named."""
+    """Return the name of the set in use, as `isa.chosen` says, which is asked only where a set was named."""
     if os.environ.get("I2S_ISA"):
         from i2s_spec.codec.isa import chosen
 
@@ -139,7 +139,7 @@ class SurveyReader:
             self._threads.append(thread)
 
     def parts(self) -> Parts:
-        """The list of what is read, for who wants to measure reading alone."""
+        """Return the list of what is read, for who wants to measure reading alone."""
         if not self._planned:
             self._plan()
         return self._parts
@@ -281,7 +281,8 @@ class SurveyReader:
         return lcm(BLOCK, TILE * group) if layout.scale.per == "block" else BLOCK, groups
 
     def _chosen(self, base: int) -> Iterable[tuple[int, int, int, int, str]]:
-        """The tensors of a sample: all, but of a server that gives one range at a time the ends of some, evenly spread.
+        """Return the tensors of a sample: all, but of a server that gives one range at a time the ends of some,
+        evenly spread.
 
         Those are I2_S tensors, where there are any: the end of one is the scale and the last codes before it.
         """
@@ -388,7 +389,9 @@ def _pieces(size: int, step: int) -> Iterable[tuple[int, int]]:
 
 
 def _windows(size: int, cut: int, windows: int = WINDOWS) -> Iterator[tuple[int, int]]:
-    """The beginning, the end, and windows between them at even distances, at multiples of `cut`; all of what is small."""
+    """Yield the beginning, the end, and windows between them at even distances, at multiples of `cut`; all of what
+    is small.
+    """
     if size <= windows * WINDOW:
         yield 0, size
         return

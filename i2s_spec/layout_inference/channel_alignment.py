@@ -53,7 +53,7 @@ class _Pair(NamedTuple):
     gain: memoryview[Any] | None
 
     def ranks(self, found: LayoutEvidence, each: Hypothesis) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """The ranks of the partner and of the columns; None where one of them is almost constant."""
+        """Return the ranks of the partner and of the columns; None where one of them is almost constant."""
         counted = found.counts[self.key]
         partner = (
             self.gain if self.gain is not None else found.counts[self.key[0], self.partner].rows_base(each.in_rows)
@@ -63,7 +63,7 @@ class _Pair(NamedTuple):
 
 
 def channel_alignment(found: LayoutEvidence) -> ChannelAlignment | None:
-    """The pair of profiles that agrees better in one layout than in all others, by the most, under each layout.
+    """Return the pair of profiles that agrees better in one layout than in all others, by the most, under each layout.
 
     :returns: None for a file that has no such profiles
     """

@@ -65,7 +65,7 @@ class MatrixComparison(NamedTuple):
 
 
 def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[MatrixComparison]:
-    """The comparisons of profiles, which `evidence.Plan` plans for compiled code.
+    """Yield the comparisons of profiles, which `evidence.Plan` plans for compiled code.
 
     :param counts: of every matrix, by layer and role
     """
@@ -103,7 +103,7 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
 
 
 def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[MatrixComparison]:
-    """The comparisons of all-zero rows and columns.
+    """Yield the comparisons of all-zero rows and columns.
 
     :param counts: of every matrix, by layer and role
     """
@@ -134,7 +134,7 @@ class _Asked(NamedTuple):
 def _compared(
     matrix: Matrix, counted: Counted, asked: list[_Asked], share: int = 1, width: int = 1
 ) -> Iterator[MatrixComparison]:
-    """The columns of a matrix, compared under every hypothesis; nothing where they are almost constant.
+    """Yield the columns of a matrix, compared under every hypothesis; nothing where they are almost constant.
 
     :param share: heads whose columns are summed, each of `width`
     """
@@ -164,7 +164,7 @@ Written = tuple[dict[bool, "memoryview[Any]"], int | None]
 def gram_comparisons(
     reader: grams.GramReader, found: Roles, written: Written, key: tuple[int, str]
 ) -> list[MatrixComparison]:
-    """The comparisons of the Gram of one matrix, reading the payloads that they need.
+    """Return the comparisons of the Gram of one matrix, reading the payloads that they need.
 
     :param written: what `written_grams` gives
     :raises FormatError: where the source does not hold a payload
@@ -198,7 +198,7 @@ def gram_comparisons(
 
 @lru_cache(maxsize=64)
 def _plain(rows: int, cols: int) -> list[int]:
-    """The layouts as declared that fit a shape, by their numbers."""
+    """Return the layouts as declared that fit a shape, by their numbers."""
     return [number for number, fits in enumerate(fitting(rows, cols)) if fits and HYPOTHESES[number].plain]
 
 
@@ -216,7 +216,7 @@ def written_grams(reader: grams.GramReader, found: Roles) -> Written:
 
 
 def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int, width: int) -> list[list[float]]:
-    """The scores of a matrix as `MatrixComparison.found` has them; not a number where there is none.
+    """Return the scores of a matrix as `MatrixComparison.found` has them; not a number where there is none.
 
     :param own: what its columns correlate with each other; where heads share rows, products of these
     :param rows: correlations of the rows of its partners

@@ -157,7 +157,7 @@ def counts_size(rows: int, cols: int, of_rows: bool) -> int:
 
 
 def room(size: int = max(PIECE, MOST)) -> memoryview:
-    """A buffer for what is read, at a multiple of LINE."""
+    """Return a buffer for what is read, at a multiple of LINE."""
     raw = _bit_sums.unwritten("B", size + LINE)
     first = _bit_sums.line_offset(raw)
     return raw[first : first + size]
@@ -214,7 +214,9 @@ class ZeroChannels(NamedTuple):
 
 
 def log_tail(channels: int, rows: int, columns: int, both: int) -> float:
-    """The logarithm of the chance that at least `both` of so many rows are among so many columns (hypergeometric)."""
+    """Return the logarithm of the chance that at least `both` of so many rows are among so many columns
+    (hypergeometric).
+    """
 
     def choose(n: int, k: int) -> float:
         return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
@@ -233,7 +235,8 @@ def log_tail(channels: int, rows: int, columns: int, both: int) -> float:
 
 
 def normal_of(log_chance: float) -> float:
-    """A number that a normal one exceeds in magnitude with this chance, or with a greater one; 0 where it would be below 3.
+    """Return a number that a normal one exceeds in magnitude with this chance, or with a greater one; 0 where it
+    would be below 3.
 
     By the bound of Mills, P(|N| > z) is at least 2 (1 - 1/z^2) exp(-z^2 / 2) / (z sqrt(2 pi)).
 
@@ -246,7 +249,7 @@ def normal_of(log_chance: float) -> float:
 
 
 def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tuple[int, dict[bool, dict[str, float]]]]:
-    """The scores of each layer that has all-zero rows and columns, by how rows are read and by hypothesis."""
+    """Yield the scores of each layer that has all-zero rows and columns, by how rows are read and by hypothesis."""
     for layer, role in counts:
         names = [(layer, name) for name in ("ffn_gate", "ffn_up")]
         if role != "ffn_down" or not all(name in counts for name in names):
@@ -271,7 +274,7 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
 
 
 def zero_channels(counts: Mapping[tuple[int, str], Counted], each: Hypothesis) -> Iterator[ZeroChannels]:
-    """The all-zero channels of each layer that has any.
+    """Yield the all-zero channels of each layer that has any.
 
     :param counts: of matrices, by layer and role
     :param each: how they are read
@@ -331,8 +334,8 @@ def balance(counts: Sequence[int], unused: int) -> Balance:
 
 
 def likely_code_map(counts: Sequence[int]) -> CodeMap:
-    """The code map that counts of codes speak for: of those that leave the rarest code unused, the one whose -1 and +1
-    balance; the first of them where no pair is decided."""
+    """Return the code map that counts of codes speak for: of those that leave the rarest code unused, the one whose
+    -1 and +1 balance; the first of them where no pair is decided."""
     rarest = min(range(3, -1, -1), key=lambda code: counts[code])
     maps = [each for each in CODE_MAPS.values() if each.unused == rarest]
     pair = balance(counts, rarest).pair
@@ -341,8 +344,9 @@ def likely_code_map(counts: Sequence[int]) -> CodeMap:
 
 
 def foreign_code_map(counts: Sequence[int], payloads: Iterable[Sequence[int]]) -> CodeMap | None:
-    """The code map that the codes of all payloads decide, where the canonical one is farther from balance than trained
-    weights are: in all payloads together, and in nine of ten. What was not written is off balance, too, in some.
+    """Return the code map that the codes of all payloads decide, where the canonical one is farther from balance
+    than trained weights are: in all payloads together, and in nine of ten. What was not written is off balance, too,
+    in some.
 
     :param counts: how often the codes 0 to 3 occur in all
     :param payloads: how often they occur in each

@@ -62,7 +62,7 @@ def decide_all(found: Roles, comparisons: Sequence[MatrixComparison]) -> Decisio
 
 
 def _agreed(whole: Decision, *parts: Decision) -> Decision:
-    """The decision, if each of the two statistics that was made says the same, by however little.
+    """Return the decision, if each of the two statistics that was made says the same, by however little.
 
     What is not random and not trained, such as a payload that was half written, may have an order of its own in one of
     them; it does not have the same one in gains and in Grams.
@@ -77,7 +77,7 @@ def _confirmed(
     by_matrix: dict[tuple[int, str], list[int]],
     squares: _Squares,
 ) -> Iterator[tuple[tuple[int, str], Decision]]:
-    """The decisions on tensors; none for those of one layout together whose profiles speak for another one.
+    """Yield the decisions on tensors; none for those of one layout together whose profiles speak for another one.
 
     In a file that is decided the profiles of a few tensors, which may be no more than noise, must do so by a margin.
     """
@@ -117,7 +117,7 @@ class _Squares:
     def by_matrix(
         self, groups: dict[tuple[int, str], list[int]], sides: dict[tuple[int, str], bool]
     ) -> dict[tuple[int, str], Decision]:
-        """The decision on each matrix.
+        """Return the decision on each matrix.
 
         :param groups: the numbers of its comparisons
         :param sides: how the rows of partners are read; those of one that is not here as the hypothesis reads its own

@@ -75,11 +75,12 @@ class LayoutEvidence(NamedTuple):
         return next((each for each in HYPOTHESES if each.name == name), None)
 
     def otherwise(self, name: str) -> list[TensorEvidence]:
-        """The tensors that are decided for something else than the hypothesis of this name."""
+        """Return the tensors that are decided for something else than the hypothesis of this name."""
         return [tensor for tensor in self.tensors if tensor.decision.name not in (None, name)]
 
     def strangers(self) -> list[TensorEvidence]:
-        """The tensors that agree with their layer in no way that is considered, where most others of their role do.
+        """Return the tensors that agree with their layer in no way that is considered, where most others of their
+        role do.
 
         These are two at least, and reach `AGREES` times what chance gives; a role with tensors between that and chance has
         no strangers, since their layers may have learned more or less.
@@ -211,7 +212,7 @@ class Plan:
         )  # fmt: skip
 
     def comparisons(self) -> list[MatrixComparison]:
-        """The comparisons that were made, in the order of the file."""
+        """Return the comparisons that were made, in the order of the file."""
         place = {key: number for number, key in enumerate(self._found.matrices)}
         scores: list[Any] = self._scores.tolist()
         many = len(HYPOTHESES)
@@ -341,7 +342,7 @@ class EvidencePass:
         return counts, [*made, *zero_channel_comparisons(self._found, counts), *grams]
 
     def grams(self) -> list[MatrixComparison]:
-        """The comparisons of Grams, of a few layers."""
+        """Return the comparisons of Grams, of a few layers."""
         few, reader = _few(self._found), GramReader(self._source, self._code_map)
         written = written_grams(reader, few)
         return [comparison for key in few.matrices for comparison in gram_comparisons(reader, few, written, key)]
@@ -373,7 +374,7 @@ class EvidencePass:
 
 
 def _few(found: Roles) -> Roles:
-    """The layers whose Grams are compared: as many as are cheap, two at least, evenly spread."""
+    """Return the layers whose Grams are compared: as many as are cheap, two at least, evenly spread."""
     layers = found.layers
     weights = sum(matrix.rows * matrix.cols for matrix in found.matrices.values())
     many = max(2, len(layers) * GRAM_WEIGHTS // weights)
@@ -422,7 +423,9 @@ class PairOrder(NamedTuple):
 
 
 def pair_order(found: LayoutEvidence) -> PairOrder:
-    """The order of rows in the queries and keys of a file, read in the layout that was decided, or canonically."""
+    """Return the order of rows in the queries and keys of a file, read in the layout that was decided, or
+    canonically.
+    """
     each = found.decided or named(CANONICAL.layout.name)
     return order_of_rows(
         (counted.rows_base(each.in_rows), found.roles.key_heads if ROTATED[role] else found.roles.heads)
@@ -432,7 +435,7 @@ def pair_order(found: LayoutEvidence) -> PairOrder:
 
 
 def order_of_rows(matrices: Iterable[tuple[memoryview[Any], int]]) -> PairOrder:
-    """The order that matrices of queries and keys show.
+    """Return the order that matrices of queries and keys show.
 
     :param matrices: of each, a number for every row that grows with its weights (uint32, below 2^20), and the number
         of its heads
@@ -451,7 +454,7 @@ def order_of_rows(matrices: Iterable[tuple[memoryview[Any], int]]) -> PairOrder:
 
 
 def _halves(rows: memoryview[Any], heads: int) -> Iterator[memoryview[Any]]:
-    """The counts of the first half of each head's rows, and those of the second."""
+    """Yield the counts of the first half of each head's rows, and those of the second."""
     half = len(rows) // heads // 2
     for first in (0, half):
         parts = (rows[start : start + half].tobytes() for start in range(first, len(rows), 2 * half))

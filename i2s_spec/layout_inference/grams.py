@@ -89,7 +89,7 @@ def _rows(matrix: Matrix, most: int) -> int:
 
 
 def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, down: bool) -> NDArray[np.float64]:
-    """The definition of `GramReader.columns` (`down`) and of `GramReader.rows`, of one side."""
+    """Return the definition of `GramReader.columns` (`down`) and of `GramReader.rows`, of one side."""
     import numpy as np
 
     rows, places = (OVER, CHANNELS) if down else (CHANNELS, OVER)
@@ -115,7 +115,7 @@ def correlations(products: memoryview[Any]) -> memoryview[Any]:
 
 
 def added(one: memoryview[Any], other: memoryview[Any]) -> memoryview[Any]:
-    """The sums of two matrices of products, of as many first vectors as both have."""
+    """Return the sums of two matrices of products, of as many first vectors as both have."""
     size = min(len(one), len(other))
     found = _bit_sums.unwritten("f", size, size)
     _bit_sums.add_products(one, other, found)
@@ -123,7 +123,7 @@ def added(one: memoryview[Any], other: memoryview[Any]) -> memoryview[Any]:
 
 
 def correlations_reference(products: NDArray[Any]) -> NDArray[np.float32]:
-    """The definition of `correlations`."""
+    """Return the definition of `correlations`."""
     import numpy as np
 
     size = np.sqrt(np.diagonal(products).astype(np.float64))
@@ -137,7 +137,9 @@ def correlations_reference(products: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def as_read(products: NDArray[np.float32], each: Hypothesis, cols: int) -> tuple[NDArray[np.float32], int]:
-    """The part of a column Gram that a hypothesis has channels for, in their order, and the first of these channels."""
+    """Return the part of a column Gram that a hypothesis has channels for, in their order, and the first of these
+    channels.
+    """
     index, first = read_places(each, cols, len(products))
     return products[index].take(index, axis=1), first
 
@@ -209,7 +211,9 @@ def score_as_shared(
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:
-    """The score of two matrices of `correlations`; about normal where they are unrelated, None where one is constant."""
+    """Return the score of two matrices of `correlations`; about normal where they are unrelated, None where one is
+    constant.
+    """
     first, second = one.reshape(-1), other.reshape(-1)
     size = float(first @ first) * float(second @ second)
     n = len(one)

@@ -72,7 +72,9 @@ class Hypothesis(NamedTuple):
         return _places(self, cols)
 
     def first_places(self, cols: int) -> list[int]:
-        """The `places` of the columns of the first block: those of other blocks move on with their block, in a ring."""
+        """Return the `places` of the columns of the first block: those of other blocks move on with their block, in
+        a ring.
+        """
         found = _block(self.layout)
         if self.reversed:
             found = [place ^ 3 for place in found]
@@ -103,7 +105,7 @@ def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=16)
 def _block(layout: Layout) -> list[int]:
-    """The places of the columns of the first block in a layout."""
+    """Return the places of the columns of the first block in a layout."""
     byte_of, shift_of = layout.byte_of, layout.shift_of
     if layout.row_block > 1:
         return [byte_of(k, 4, BLOCK) for k in range(BLOCK)]
@@ -124,7 +126,7 @@ class Orders(NamedTuple):
 
 @lru_cache(maxsize=64)
 def orders(rows: int, cols: int) -> Orders:
-    """The hypotheses that fit a shape, and where each has its columns."""
+    """Return the hypotheses that fit a shape, and where each has its columns."""
     numbers = [n for side in (True, False) for n, each in enumerate(HYPOTHESES) if each.in_rows == side]
     numbers = [n for n in numbers if HYPOTHESES[n].fits(rows, cols)]
     found = [HYPOTHESES[n] for n in numbers]
@@ -159,7 +161,7 @@ HYPOTHESES: Final = _made()
 
 
 def named(layout: str) -> Hypothesis:
-    """The plain hypothesis of a layout."""
+    """Return the plain hypothesis of a layout."""
     return next(each for each in HYPOTHESES if each.name == layout)
 
 

@@ -59,7 +59,9 @@ def ranks(profile: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def score(one: NDArray[Any], other: NDArray[Any]) -> float | None:
-    """The score of two profiles of one length: about normal where they are independent; None where it means nothing."""
+    """Return the score of two profiles of one length: about normal where they are independent; None where it means
+    nothing.
+    """
     if one.size != other.size:
         return None
     first, second = ranks(one), ranks(other)
@@ -69,12 +71,12 @@ def score(one: NDArray[Any], other: NDArray[Any]) -> float | None:
 
 
 def count_score(one: memoryview[Any], other: memoryview[Any]) -> float | None:
-    """The same of two profiles of counts, uint32, without NumPy."""
+    """Return the same of two profiles of counts, uint32, without NumPy."""
     return _bit_sums.count_score(one, other, VALUES)
 
 
 def ranked_score(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """The score of two profiles from their ranks."""
+    """Return the score of two profiles from their ranks."""
     return float(first @ second) / _size(first, second)
 
 
@@ -85,7 +87,7 @@ def score_kernel_sets() -> tuple[KernelSet, ...]:
 
 
 def score_kernel_row() -> int:
-    """The row of the kernel set in use."""
+    """Return the row of the kernel set in use."""
     return row_of(score_kernel_sets)
 
 
@@ -97,7 +99,7 @@ def column_scores(
     share: int = 1,
     width: int = 1,
 ) -> NDArray[np.float64] | None:
-    """The scores of profiles against counts of columns that are read in several orders.
+    """Return the scores of profiles against counts of columns that are read in several orders.
 
     :param bases: uint32 [2, columns]: the counts for the first `split` orders, and for the others
     :param places: int32 [orders, columns]; every place is one of a column. Or [orders, BLOCK], those of the first block:
@@ -122,7 +124,7 @@ def column_scores_reference(
     share: int = 1,
     width: int = 1,
 ) -> NDArray[np.float64] | None:
-    """The definition of `column_scores`."""
+    """Return the definition of `column_scores`."""
     import numpy as np
 
     found = np.empty((len(others), len(places)))
@@ -157,7 +159,7 @@ def sum_kernel_sets() -> tuple[KernelSet, ...]:
 
 
 def sum_kernel_row() -> int:
-    """The row of the kernel set in use."""
+    """Return the row of the kernel set in use."""
     return row_of(sum_kernel_sets)
 
 

@@ -70,7 +70,7 @@ class Gains:
         self._read: dict[tuple[int, str], memoryview[Any] | None] = {}
 
     def get(self, key: tuple[int, str]) -> memoryview[Any] | None:
-        """A gain, float32; None where there is none that can be read."""
+        """Return a gain, float32; None where there is none that can be read."""
         if key not in self._tensors:
             return None
         if key not in self._read:
@@ -115,7 +115,9 @@ def roles(file: File, layers: int | None = None) -> Roles:
 
 
 def _of_some(file: File, named: list[_Named], layers: int) -> list[_Named]:
-    """The tensors of so many of the layers that have a matrix, evenly spread; of the others no more is asked than that."""
+    """Return the tensors of so many of the layers that have a matrix, evenly spread; of the others no more is asked
+    than that.
+    """
     with_matrix: set[int] = set()
     for layer, role, row in named:
         if layer not in with_matrix and role in GAINS and _matrix(layer, role, file.tensors.by_index(row)) is not None:
@@ -136,7 +138,7 @@ def _named(file: File) -> Iterator[_Named]:
 
 
 def layer_role(name: bytes) -> tuple[int, str] | None:
-    """The layer and the role of a tensor; None if its name is not that of a matrix or gain of a layer.
+    """Return the layer and the role of a tensor; None if its name is not that of a matrix or gain of a layer.
 
     >>> layer_role(b"blk.12.ffn_up.weight"), layer_role(b"blk.012.ffn_up.weight")
     ((12, 'ffn_up'), None)
@@ -193,7 +195,7 @@ def _heads(file: File) -> tuple[int, int]:
 
 
 def _value(file: File, key: str) -> Any:
-    """The value of a key that is one number or a short text."""
+    """Return the value of a key that is one number or a short text."""
     if key not in file.metadata:
         return None
     entry = file.metadata.entry(key)

@@ -67,7 +67,7 @@ class Baseline:
         return cls(path, rules, document["files"])
 
     def apply(self, path: str, report: FileReport, write: bool = False) -> FileReport:
-        """A report without the findings in the baseline; they are counted in `summary.baseline`.
+        """Return a report without the findings in the baseline; they are counted in `summary.baseline`.
 
         :param write: whether the baseline is to be written: then record all findings and remove none
         """
@@ -138,7 +138,7 @@ def _field(finding: Mapping[str, Any]) -> str:
 
 
 def _entries(report: FileReport) -> Entries:
-    """The findings of a report as entries, without findings that say that there was nothing to check."""
+    """Return the findings of a report as entries, without findings that say that there was nothing to check."""
     entries: Entries = {}
     for finding in report["findings"]:
         if finding["code"] not in NO_INPUT:
@@ -158,7 +158,7 @@ def _taken(left: Entries, code: str, field: str) -> bool:
 
 
 def _without(report: FileReport, findings: list[Mapping[str, Any]], elided: dict[str, int]) -> dict[str, Any]:
-    """A report with only these findings left, its counts adjusted."""
+    """Return a report with only these findings left, its counts adjusted."""
     before, summary = report["summary"], dict(report["summary"])
     level = {finding["code"]: finding["severity"] for finding in report["findings"]}
     for name in ("error", "warning", "note"):

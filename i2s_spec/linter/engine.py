@@ -108,7 +108,7 @@ def _is_asked(rule: Rule, fetched: bool) -> bool:
 
 
 def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
-    """The reference that options name, as a context manager that closes it; None if they name no reference.
+    """Return the reference that options name, as a context manager that closes it; None if they name no reference.
 
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
@@ -250,7 +250,7 @@ class _Run:
                 layout_ahead(subject)
 
     def _sampled(self, subject: Subject, stopped: bool) -> Sample:
-        """The active rules that did not see all bytes that they check.
+        """Return the active rules that did not see all bytes that they check.
 
         :param stopped: whether the run stopped, so that it is not known what was read
         """
@@ -302,7 +302,7 @@ class _Run:
             self._collection.bug("report", error)
 
     def report(self, path: str) -> Report:
-        """The report."""
+        """Return the report."""
         return self._collection.report(
             path,
             size=self._size,
@@ -316,7 +316,9 @@ class _Run:
 
 
 def _sha256(source: Source) -> str:
-    """The SHA-256 of a file; empty for one on a server, which is not fetched for that, and for one that goes away."""
+    """Return the SHA-256 of a file; empty for one on a server, which is not fetched for that, and for one that goes
+    away.
+    """
     from hashlib import sha256
 
     if isinstance(source, FetchingSource):
@@ -335,7 +337,7 @@ def _sha256(source: Source) -> str:
 
 @lru_cache(maxsize=8)
 def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The active rules. Rules on the header come first: payloads are read meanwhile."""
+    """Return the active rules. Rules on the header come first: payloads are read meanwhile."""
     return tuple(sorted(map(REGISTRY.__getitem__, codes), key=lambda rule: rule.weights is not WeightUse.NONE))
 
 
@@ -394,7 +396,7 @@ class Collection:
         self.bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
 
     def report(self, path: str, **more: Any) -> Report:
-        """The report.
+        """Return the report.
 
         :param more: further fields of `Report`
         """
@@ -418,7 +420,8 @@ ROWS = 3
 
 
 def excerpt_of(source: Source, span: Span, *, fetched: bool = False) -> Excerpt | None:
-    """The rows of sixteen bytes that contain the span, at most three; for an empty span at the file's end, the row before.
+    """Return the rows of sixteen bytes that contain the span, at most three; for an empty span at the file's end,
+    the row before.
 
     None if there is no byte to show, as for a finding about the whole file, or if the file can no longer be read.
 

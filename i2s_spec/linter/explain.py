@@ -27,7 +27,7 @@ class UnknownRule(LookupError):
 
 
 def find(name: str) -> Rule:
-    """The rule with this code or slug, in any case.
+    """Return the rule with this code or slug, in any case.
 
     :raises UnknownRule: if there is none
     """
@@ -44,7 +44,7 @@ def find(name: str) -> Rule:
 
 
 def as_dict(rule: Rule) -> dict[str, Any]:
-    """A rule as plain data, in the form of `i2s rules --format json`."""
+    """Return a rule as plain data, in the form of `i2s rules --format json`."""
     return {
         "code": rule.code,
         "slug": rule.slug,
@@ -65,7 +65,7 @@ def as_dict(rule: Rule) -> dict[str, Any]:
 
 
 def facts(rule: Rule) -> list[tuple[str, str]]:
-    """The properties of a rule besides its text: names and values in words."""
+    """Return the properties of a rule besides its text: names and values in words."""
     known = [
         ("Severity", rule.severity.value),
         ("Applies to", rule.applies_to + ("; reads the weights" if rule.payload else "")),
@@ -87,7 +87,7 @@ def _repair(rule: Rule) -> str:
 
 
 def as_text(rule: Rule, width: int = 100) -> str:
-    """A rule for the terminal."""
+    """Return a rule for the terminal."""
     lines = [f"{rule.code} {rule.slug}", rule.title, ""]
     rows = [*rule.sections.items(), ("Message", plural(rule.fault.message)), *facts(rule)]
     for name, words in rows:
@@ -98,7 +98,7 @@ def as_text(rule: Rule, width: int = 100) -> str:
 
 
 def as_markdown(rule: Rule) -> str:
-    """A rule as a page of the site."""
+    """Return a rule as a page of the site."""
     parts = [f"# {rule.code} {rule.slug}", "", rule.title, ""]
     parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in facts(rule)), ""]
     for name, words in rule.sections.items():

@@ -71,7 +71,7 @@ class ByteChange(NamedTuple):
         return self.new.path
 
     def as_dict(self) -> dict[str, Any]:
-        """The change as plain data."""
+        """Return the change as plain data."""
         return {
             "path": quote(self.path, bare=True),
             "old": {"start": self.old.start, "stop": self.old.stop, "bytes": self.before.hex(" ")},
@@ -80,14 +80,14 @@ class ByteChange(NamedTuple):
         }
 
     def lines(self) -> Iterator[str]:
-        """The change as lines of text."""
+        """Yield the change as lines of text."""
         yield f"@@ {quote(self.path, bare=True)}: {_verb(self.old, self.new)}"
         yield from _side("-", self.old, self.before)
         yield from _side("+", self.new, self.after)
 
 
 def byte_changes(source: EditedSource) -> tuple[tuple[ByteChange, ...], int]:
-    """The changes of an edited file in the order of the bytes, at most `MOST_CHANGES`; and the number of all."""
+    """Return the changes of an edited file in the order of the bytes, at most `MOST_CHANGES`; and the number of all."""
     remaining = []
     changes = source.changes()
     for old, new, data in islice(changes, MOST_CHANGES):
@@ -121,7 +121,7 @@ def _side(sign: str, span: Span, data: bytes) -> Iterator[str]:
 
 
 def diff_lines(before: File, after: File, changes: Iterable[ByteChange]) -> Iterator[str]:
-    """The changes as a diff: key-values and tensors in words, with `-` as they were and `+` as they become.
+    """Yield the changes as a diff: key-values and tensors in words, with `-` as they were and `+` as they become.
 
     What is in no record, or does not show in its words, is shown byte by byte.
     """
@@ -305,7 +305,9 @@ def fix(
 
 
 def _file(source: Source) -> File:
-    """The file, with the data section where rules and repairs assume it; that is not always where the header says."""
+    """Return the file, with the data section where rules and repairs assume it; that is not always where the header
+    says.
+    """
     file = File(source)
     Subject(file)
     return file
@@ -418,7 +420,7 @@ def _after_header(file: File) -> int:
 
 
 def _infos(file: File) -> bytes:
-    """The tensor infos as they are stored."""
+    """Return the tensor infos as they are stored."""
     index = file.index
     start = index.tensor(0).span.start if index.tensors else file.infos_end or 0
     return file.source.read(start, (file.infos_end or 0) - start)
@@ -456,13 +458,13 @@ def _write_header(
 
 
 def _errors(made: Source, path: str | None) -> Report:
-    """The errors of a header."""
+    """Return the errors of a header."""
     errors = [code for code, severity in defaults().levels.items() if severity is ERROR]
     return lint(made, payload="none", place=path, select=errors)
 
 
 def refuse_new_errors(before: Source, after: Source, path: str | None = None) -> Report:
-    """The errors of a header, where the original has as many of each kind.
+    """Return the errors of a header, where the original has as many of each kind.
 
     :param path: where both are, or will be
     :raises NewErrors: with the first one that the original has not
@@ -499,7 +501,7 @@ def _remaining(made: Origin, original: File, threads: int, place: str | None) ->
 
 
 def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> WeightIdentity:
-    """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
+    """Return the identity of the weights before and after the edits, both read in the dialect that the file is in."""
     from i2s_spec.compare.hash import weights_digest
 
     found: list[str | None] = []

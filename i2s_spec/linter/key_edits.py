@@ -74,7 +74,7 @@ def settings(words: Iterable[str]) -> list[Setting]:
 
 
 def pair(word: str) -> tuple[str, str]:
-    """The two sides of the first `=`.
+    """Return the two sides of the first `=`.
 
     :raises ValueError: for a word without one, and with nothing before it
     """
@@ -85,7 +85,7 @@ def pair(word: str) -> tuple[str, str]:
 
 
 def asked_actions(workspace: Workspace, edits: KeyEdits, force: bool = False) -> list[Action]:
-    """The edits of a file, each with the `code` empty and its key in `does`, for `plan.taken_together`.
+    """Return the edits of a file, each with the `code` empty and its key in `does`, for `plan.taken_together`.
 
     :param force: also of keys that say what tensors mean
     :raises FormatError: for a header that cannot be read to its end
@@ -184,7 +184,7 @@ class _Asked:
         return Action("", at, name, (edit,), safe=False)
 
     def _aligned(self, kind: str, value: Any) -> int:
-        """The alignment to come.
+        """Return the alignment to come.
 
         :raises ValueError: for one that no file has, and where tensors lie at other places
         """
@@ -198,7 +198,7 @@ class _Asked:
         return int(value)
 
     def _value(self, setting: Setting, present: str | None, edit: Callable[[Any, str], Edit]) -> tuple[Any, Edit]:
-        """The value, and the edit that gives it to the key.
+        """Return the value, and the edit that gives it to the key.
 
         :param present: the type that the key has, or is declared with
         """
@@ -211,13 +211,13 @@ class _Asked:
             raise ValueError(f"key {quote(setting.key)}{of}: {error}") from None
 
     def _declared(self, name: str) -> str | None:
-        """The type that a key is declared with."""
+        """Return the type that a key is declared with."""
         declared = architecture_view(self._workspace.subject).keys.declared.get(name)
         split = TYPES.get(name.encode("utf-8", "surrogateescape"))
         return declared.types[0] if declared is not None else split.label if split is not None else None
 
     def _label(self, entry: KeyValue) -> str:
-        """The type of a value in full, where it is an array of arrays."""
+        """Return the type of a value in full, where it is an array of arrays."""
         if entry.element != ValueType.ARRAY or entry.type != ValueType.ARRAY:
             return str(entry.label)
         try:

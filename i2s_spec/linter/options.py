@@ -115,7 +115,7 @@ class Option(NamedTuple):
 def option(
     *flags: str, help: str, group: OptionGroup, kind: OptionKind, default: Any = None, keyed: bool = True, **more: Any
 ) -> Any:
-    """A field of a dataclass that is an option of `lint`.
+    """Return a field of a dataclass that is an option of `lint`.
 
     :param keyed: whether results that were made under another value of it do not count; not so for what `levels` and
     `reading` follow from, and for what changes only the speed
@@ -128,7 +128,7 @@ def option(
 
 
 def declared(*classes: type) -> dict[str, Option]:
-    """The options that are declared in these classes, by the names of the fields."""
+    """Return the options that are declared in these classes, by the names of the fields."""
     return {each.name: found for cls in classes for each in fields(cls) if (found := each.metadata.get("option"))}
 
 
@@ -311,7 +311,7 @@ class Options:
         return frozenset(profile) - frozenset(self.levels)
 
     def suppressed_in(self, path: str | None, digest: Callable[[], str] = lambda: "") -> dict[str, str]:
-        """The codes whose findings in a file are counted but not listed, each with the reason.
+        """Return the codes whose findings in a file are counted but not listed, each with the reason.
 
         :param digest: gives the SHA-256 of the file; called only if a suppression is bound to one
         """
@@ -486,7 +486,7 @@ class RunOptions:
 
 @cache
 def defaults() -> Options:
-    """The default options."""
+    """Return the default options."""
     return Options()
 
 
@@ -513,7 +513,7 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
 
 
 def path_of(origin: Origin) -> str | None:
-    """The path of a file, if it is given by its path."""
+    """Return the path of a file, if it is given by its path."""
     return os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
 
 
@@ -546,7 +546,7 @@ class Config(NamedTuple):
     was_found: bool = False
 
     def settings(self, cls: type, given: Mapping[str, Any], asked: Collection[str]) -> dict[str, Any]:
-        """The values of the options that a class declares, for its constructor.
+        """Return the values of the options that a class declares, for its constructor.
 
         What the caller asked for comes first, then what these files hold, then defaults. Of a setting that is a table,
         entries of the files that the caller does not set anew stay.
@@ -575,13 +575,13 @@ class Config(NamedTuple):
         return tuple((place, tuple(sorted(held))) for place, held in sorted(keys.items()))
 
     def without_verdict_keys(self) -> Config:
-        """The configuration without the keys that change what is found or what fails a run."""
+        """Return the configuration without the keys that change what is found or what fails a run."""
         left = {key: value for key, value in self.values.items() if key not in VERDICT_KEYS}
         return Config(left, (), {key: place for key, place in self.places.items() if key in left}, self.was_found)
 
 
 def found(folder: str = os.curdir, explicit: str | None = None) -> Config:
-    """The configuration for a folder.
+    """Return the configuration for a folder.
 
     :param explicit: a file to use instead of searching; in a `pyproject.toml`, only its table counts
     :raises SettingError: if a file cannot be read, or holds an unknown key or a bad value; it names file and key
@@ -616,7 +616,7 @@ def _upwards(folder: str) -> list[str]:
 
 
 def _table(path: str) -> dict[str, Any] | None:
-    """The settings for this program in a file; None for a `pyproject.toml` without any."""
+    """Return the settings for this program in a file; None for a `pyproject.toml` without any."""
     try:
         data = read_regular(path, LARGEST)
     except OSError as error:
@@ -731,7 +731,7 @@ VERDICT_KEYS: Final = frozenset(key for key, name in KEYS.items() if OPTIONS[nam
 
 
 def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
-    """The settings in the bytes of a file; None where it has no table for this program.
+    """Return the settings in the bytes of a file; None where it has no table for this program.
 
     :param ours: whether the whole file is for this program
     :raises SettingError: where it is not TOML
@@ -776,7 +776,7 @@ def _strings(values: list[Any]) -> tuple[str, ...]:
 
 
 def suppression(path: str, table: dict[str, Any]) -> Suppression:
-    """A table of the key `ignore`.
+    """Return a table of the key `ignore`.
 
     :raises SettingError: for an unknown or missing key, or an invalid value
     """
@@ -804,5 +804,5 @@ def suppression(path: str, table: dict[str, Any]) -> Suppression:
 
 
 def shown(path: str) -> str:
-    """A path as messages show it: relative to the current folder, and quoted if it is empty."""
+    """Return a path as messages show it: relative to the current folder, and quoted if it is empty."""
     return quote(os.path.relpath(path), limit=4096, bare=True) if path else quote(path)

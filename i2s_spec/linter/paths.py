@@ -71,7 +71,7 @@ def _found(root: str, path: str, checkpoint: bool = False, linked: bool = False)
 
 
 def inputs(names: Iterable[str]) -> Iterator[Input]:
-    """The files that names stand for, in order; files that were found by search are given once."""
+    """Yield the files that names stand for, in order; files that were found by search are given once."""
     found: set[str] = set()
     for name in names:
         if name.startswith("@") and not os.path.lexists(name):
@@ -88,7 +88,7 @@ def is_checkpoint(files: Iterable[str]) -> bool:
 
 
 def _meant(name: str, found: set[str]) -> Iterator[Input]:
-    """The files that one name stands for."""
+    """Yield the files that one name stands for."""
     if is_address(name):
         yield from _first_time(_on_server(name), found)
     elif os.path.isdir(name):
@@ -103,7 +103,7 @@ def _meant(name: str, found: set[str]) -> Iterator[Input]:
 
 
 def _on_server(address: str) -> Iterator[Input]:
-    """The files of a server that an address stands for, or the checkpoint.
+    """Yield the files of a server that an address stands for, or the checkpoint.
 
     :raises MissingExtra: where the extra [remote] is not installed
     """
@@ -166,7 +166,7 @@ def _walk(folder: str, failed: Callable[[OSError], object]) -> Iterator[tuple[st
 
 
 def _matching(pattern: str) -> Iterator[Input]:
-    """The files and folders that match a glob."""
+    """Yield the files and folders that match a glob."""
     some = False
     parts = pattern.split(os.sep)
     plain = [*takewhile(lambda part: not any(char in part for char in "*?["), parts)]
@@ -188,8 +188,8 @@ def _matching(pattern: str) -> Iterator[Input]:
 
 
 def _deep(pattern: str) -> list[str]:
-    """The matches of a glob with several patterns. `**` follows no links to folders, because they may form cycles;
-    other patterns follow them, to each folder once, under its first name, preferring one that is not a link."""
+    """Return the matches of a glob with several patterns. `**` follows no links to folders, because they may form
+    cycles; other patterns follow them, to each folder once, under its first name, preferring one that is not a link."""
     places = [os.sep if pattern.startswith(os.sep) else ""]
     parts = [part for part in pattern.split(os.sep) if part]
     for i, part in enumerate(parts, 1):
@@ -228,7 +228,7 @@ def _is_new(folder: str, met: set[tuple[int, int]]) -> bool:
 
 
 def _listed(name: str, found: set[str]) -> Iterator[Input]:
-    """The files that the names in a list stand for."""
+    """Yield the files that the names in a list stand for."""
     try:
         if name == "@-":
             for line in _names(sys.stdin.buffer):
@@ -303,7 +303,7 @@ def lint_path(
 
 
 def failed(path: str, message: str) -> dict[str, Any]:
-    """The report on a file on which i2s-spec itself failed.
+    """Return the report on a file on which i2s-spec itself failed.
 
     :param message: what happened, in words that need no escaping
     """
@@ -311,19 +311,19 @@ def failed(path: str, message: str) -> dict[str, Any]:
 
 
 def unreadable(path: str, fault: Fault, **details: str) -> dict[str, Any]:
-    """The report on an input that cannot be opened, with our own reason."""
+    """Return the report on an input that cannot be opened, with our own reason."""
     return refused(
         path, FormatError(fault, Span(0, 0), **{name: TrustedText(words) for name, words in details.items()})
     )
 
 
 def refused(path: str, error: FormatError) -> dict[str, Any]:
-    """The report on an input that cannot be opened."""
+    """Return the report on an input that cannot be opened."""
     return Report(path, (finding_of(error),), {}).as_dict()
 
 
 def skipped(report: FileReport, reason: str) -> dict[str, Any]:
-    """The report on a file that was not checked, on request."""
+    """Return the report on a file that was not checked, on request."""
     summary = {**report["summary"], "errors": 0, "warnings": 0, "notes": 0, "elided": {}}
     return {**report, "ok": True, "findings": [], "skipped": reason, "summary": summary}
 
@@ -392,7 +392,7 @@ def report_on(
     weights: ReferenceWeights | None = None,
     folders: Folders | None = None,
 ) -> dict[str, Any]:
-    """The report on one input, even if nothing can be read from it."""
+    """Return the report on one input, even if nothing can be read from it."""
     if isinstance(file.problem, FormatError):
         return refused(file.path, file.problem)
     if file.problem:

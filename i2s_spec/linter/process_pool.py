@@ -85,7 +85,7 @@ class _Worker(Generic[Item]):
         self._post(function)
 
     def fileno(self) -> int:
-        """The pipe for answers."""
+        """Return the pipe for answers."""
         return self._output.fileno()
 
     def give(self, number: int, item: Item) -> None:
@@ -130,7 +130,7 @@ class _Pool(Generic[Item]):
         return worker
 
     def free(self) -> _Worker[Item] | None:
-        """The worker with the fewest items, if it can take another; a new worker while there are too few."""
+        """Return the worker with the fewest items, if it can take another; a new worker while there are too few."""
         idlest = min(self._workers, key=lambda worker: len(worker.given), default=None)
         if len(self._workers) < self._jobs and (idlest is None or idlest.given):
             return self._hire()
@@ -148,7 +148,7 @@ class _Pool(Generic[Item]):
                 yield (*worker.given.popleft(), result)
 
     def _bury(self, worker: _Worker[Item]) -> Iterator[tuple[int, Item, Any]]:
-        """A worker died: its oldest item gets the blame, the others go to a new worker."""
+        """Yield a worker died: its oldest item gets the blame, the others go to a new worker."""
         self._selector.unregister(worker)
         self._workers.remove(worker)
         status = worker.end()

@@ -133,12 +133,12 @@ class Report:
         return remaining + sum(n for code, n in self.elided.items() if level[code] is severity)
 
     def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
-        """The exit code of a run over this file alone; see `exit_code`."""
+        """Return the exit code of a run over this file alone; see `exit_code`."""
         remote = any(finding.code in faults.REMOTE for finding in self.findings)
         return _exit_code(bool(self.bugs), self.readable, remote, self.count, fail_on)
 
     def replaced(self, **changes: Any) -> Report:
-        """A copy with other values for some fields."""
+        """Return a copy with other values for some fields."""
         return replace(self, **changes)
 
     @property
@@ -150,13 +150,13 @@ class Report:
         return line("Report", self.path, self.words)
 
     def __str__(self) -> str:
-        """The report in a line, and its first findings in one each."""
+        """Return the report in a line, and its first findings in one each."""
         lines = [repr(self), *(f"  {finding!r}" for finding in self.findings[:ROWS])]
         left = len(self.findings) + sum(self.elided.values()) - ROWS
         return "\n".join([*lines, *([f"  and {left:,} more"] if left > 0 else [])])
 
     def _repr_html_(self) -> str:
-        """The report for a notebook: the counts, and the first findings."""
+        """Return the report for a notebook: the counts, and the first findings."""
         rows = ((each.code, each.severity.value, each.span, each.message) for each in self.findings)
         total = len(self.findings) + sum(self.elided.values())
         facts = [("internal error", f"{bug.where}: {bug.message}") for bug in self.bugs]
@@ -177,7 +177,7 @@ class Report:
         return ", ".join([*([good] if self.ok else []), *found])
 
     def to_pandas(self) -> Any:
-        """The findings as a `pandas.DataFrame`, a row for each; columns as `to_arrow`.
+        """Return the findings as a `pandas.DataFrame`, a row for each; columns as `to_arrow`.
 
         :raises ImportError: where pandas is not installed
         """
@@ -185,7 +185,7 @@ class Report:
         return to_pandas(self.findings)
 
     def to_arrow(self) -> Any:
-        """The findings as a `pyarrow.Table`, a row for each.
+        """Return the findings as a `pyarrow.Table`, a row for each.
 
         Columns: code, slug, severity, message, start, stop (of the bytes), path (of the field), clause, fix. Text from the
         file is escaped in them.
@@ -196,7 +196,7 @@ class Report:
         return to_arrow(self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain data, in the form that `lint --format json` gives for each file."""
+        """Return the report as plain data, in the form that `lint --format json` gives for each file."""
         more: dict[str, Any] = {}
         if self.sampled is not None:
             more["sampled"] = True
@@ -233,7 +233,7 @@ class Report:
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
-    """A finding as plain data; text and bytes from the file are escaped."""
+    """Return a finding as plain data; text and bytes from the file are escaped."""
     return {
         "code": finding.code,
         "slug": finding.rule.slug,
@@ -249,7 +249,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a finding in a form that JSON can hold."""
+    """Return a value of a finding in a form that JSON can hold."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -262,7 +262,9 @@ def _plain(value: Any) -> Any:
 
 
 def uri_of(path: str) -> str:
-    """A path as a URI reference (RFC 3986), without loss: bytes that are not unreserved characters become `%NN`."""
+    """Return a path as a URI reference (RFC 3986), without loss: bytes that are not unreserved characters become
+    `%NN`.
+    """
     from urllib.parse import quote as quote_uri  # imports `ipaddress`, and few reports have addresses
 
     if is_address(path):
@@ -273,7 +275,7 @@ def uri_of(path: str) -> str:
 
 
 def without_dot(path: str) -> str:
-    """A relative path without a leading `./`, as code hosts name the files of a repository.
+    """Return a relative path without a leading `./`, as code hosts name the files of a repository.
 
     >>> without_dot("./models/a.gguf"), without_dot("../a.gguf"), without_dot("./")
     ('models/a.gguf', '../a.gguf', './')
@@ -304,7 +306,9 @@ def _exit_code(
 
 
 def ok_words(report: FileReport) -> str:
-    """The words for a file without errors: `ok`, or a phrase that says so if only a part was read or examined."""
+    """Return the words for a file without errors: `ok`, or a phrase that says so if only a part was read or
+    examined.
+    """
     if "sampled" in report:
         return "sampled, no error in what was read"
     return _IN_PART if _only_in_part(report) else _OK
@@ -386,7 +390,9 @@ class Totals:
         return [f"{place} sets {', '.join(keys)}" for place, keys in self.configuration]
 
     def as_dict(self) -> dict[str, Any]:
-        """The counts by name, in a fixed order; and the configuration files that change what is found, if there are any."""
+        """Return the counts by name, in a fixed order; and the configuration files that change what is found, if
+        there are any.
+        """
         files = [{"file": place, "sets": list(keys)} for place, keys in self.configuration]
         sampled = {"sampled": self._sampled} if self._sampled else {}
         return {**self._counts, **sampled, **({"configuration": files} if files else {})}
@@ -401,7 +407,7 @@ NUMBERS: Final = ("start", "stop")
 
 
 def columns(findings: Sequence[Finding]) -> dict[str, list[Any]]:
-    """The findings by column; text from the file is escaped."""
+    """Return the findings by column; text from the file is escaped."""
     rows = [
         (
             each.code, each.rule.slug, each.severity.value, each.message, each.span.start, each.span.stop,
@@ -413,7 +419,7 @@ def columns(findings: Sequence[Finding]) -> dict[str, list[Any]]:
 
 
 def to_pandas(findings: Sequence[Finding]) -> Any:
-    """A DataFrame: texts are objects, `start` and `stop` int64, even if there are no findings.
+    """Return a DataFrame: texts are objects, `start` and `stop` int64, even if there are no findings.
 
     :raises ImportError: where pandas is not installed
     """
@@ -422,7 +428,7 @@ def to_pandas(findings: Sequence[Finding]) -> Any:
 
 
 def to_arrow(findings: Sequence[Finding]) -> Any:
-    """A table: texts are strings, `start` and `stop` int64, even if there are no findings.
+    """Return a table: texts are strings, `start` and `stop` int64, even if there are no findings.
 
     :raises ImportError: where pyarrow is not installed
     """
@@ -455,7 +461,7 @@ class RepairStep(NamedTuple):
 
 
 def repair_option(code: str, fix: str) -> str | None:
-    """The option of `i2s fix` that a repair needs; empty if it needs none, None if there is no repair.
+    """Return the option of `i2s fix` that a repair needs; empty if it needs none, None if there is no repair.
 
     :param fix: how a finding of the rule `code` is repaired in its file
     """
@@ -465,7 +471,9 @@ def repair_option(code: str, fix: str) -> str | None:
 
 
 def repair_words(option: str, some: int = 0) -> str:
-    """The note after a finding: `repairable`, `repairable with --unsafe`; after several, with the number of `some`."""
+    """Return the note after a finding: `repairable`, `repairable with --unsafe`; after several, with the number of
+    `some`.
+    """
     words = f"repairable with {option}" if option else "repairable"
     return f"{some:,} {words}" if some else words
 
@@ -506,7 +514,7 @@ def repair_step(repairs: Iterable[tuple[str, int]], path: str = "FILE") -> Repai
 
 
 def other_command(code: str, got: Any, path: str = "FILE") -> str:
-    """The command that repairs a finding that `i2s fix` does not repair; empty if its rule declares none.
+    """Return the command that repairs a finding that `i2s fix` does not repair; empty if its rule declares none.
 
     :param got: the value that the finding reports, such as the name of a dialect
     :param path: one word for a shell
@@ -521,7 +529,7 @@ def _is_plain(text: str) -> bool:
 
 
 def on_command_line(path: str) -> str:
-    """An escaped path (`errors.quote`, bare) as one word for a shell; FILE if escaping changed the path."""
+    """Return an escaped path (`errors.quote`, bare) as one word for a shell; FILE if escaping changed the path."""
     if not path or not _ESCAPED.isdisjoint(path):
         return "FILE"
     if _is_plain(path) and not path.startswith("-"):

@@ -187,7 +187,7 @@ class Rule(NamedTuple):
         return self.check(examined) if self.check is not None and self.when(examined) else ()
 
     def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> Finding:
-        """A finding of this rule."""
+        """Return a finding of this rule."""
         return Finding(self, span, got, want, details)
 
 
@@ -229,14 +229,14 @@ class Finding(NamedTuple):
         return render(self.rule.fault.message, got=self.got, want=self.want, **self.details)
 
     def at_most(self, ceiling: Severity | None) -> Finding:
-        """The same finding, not more severe than this."""
+        """Return the same finding, not more severe than this."""
         return self._replace(ceiling=ceiling)
 
     def __repr__(self) -> str:
         return f"<Finding {self.severity.value} {self.code} {self.rule.slug} at {self.span}: {self.message}>"
 
     def _repr_html_(self) -> str:
-        """The finding for a notebook, with the text of its rule."""
+        """Return the finding for a notebook, with the text of its rule."""
         facts = [("message", self.message), ("bytes", self.span), ("clause", self.rule.clause)]
         facts += [(name.lower(), words) for name, words in self.rule.sections.items() if name != "Example"]
         return table(f"{self.severity.value} {self.code}: {self.rule.title}", facts)
@@ -284,5 +284,5 @@ def _register(made: Rule) -> Rule:
 
 
 def finding_of(error: FormatError) -> Finding:
-    """The severity that the linter gives to a fault of the reader."""
+    """Return the severity that the linter gives to a fault of the reader."""
     return REGISTRY[error.code].at(error.span, error.got, error.want, **error.details)

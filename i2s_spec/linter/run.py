@@ -80,7 +80,7 @@ class LintRun:
         self._idle = set(self.options.suppressions)
 
     def weights(self) -> AbstractContextManager[ReferenceWeights | None]:
-        """The weights of the reference, opened once for the run.
+        """Return the weights of the reference, opened once for the run.
 
         :raises WrongCallError: where it cannot be read
         """
@@ -108,7 +108,7 @@ class LintRun:
         return report
 
     def stale(self) -> list[str]:
-        """The entries of the baseline that no longer occur, which fail the run; called after the last report."""
+        """Return the entries of the baseline that no longer occur, which fail the run; called after the last report."""
         if self._baseline is None or self.how.write_baseline:
             return []
         gone = list(self._baseline.stale())

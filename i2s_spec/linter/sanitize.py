@@ -64,7 +64,7 @@ class Removed(NamedTuple):
 
 
 def refused(finding: Finding) -> FormatError:
-    """A finding as the error with which a file is refused."""
+    """Return a finding as the error with which a file is refused."""
     return FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
 
 
@@ -76,7 +76,7 @@ class Keys(NamedTuple):
 
 
 def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out: list[Removed]) -> Keys:
-    """The changes to all keys; removed parts are added to `left_out`.
+    """Return the changes to all keys; removed parts are added to `left_out`.
 
     :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`
     :raises FormatError: M003 if a required key has another type than loaders ask for
@@ -100,7 +100,9 @@ def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out:
 
 
 def _hazards(subject: Subject) -> dict[int, str]:
-    """The numbers of keys whose templates have errors, or could not be examined to their end, each with the rule."""
+    """Return the numbers of keys whose templates have errors, or could not be examined to their end, each with the
+    rule.
+    """
     texts = seen(subject)
     found = {text.i: text_not_read for text in texts.unread if text.is_template}
     rules = {"reach": template_reaches_out, "loop": template_runs_long}
@@ -143,7 +145,7 @@ def _is_text(entry: KeyValue) -> bool:
 
 
 def _cleaned(file: File, entry: KeyValue, left_out: list[Removed]) -> Value | None:
-    """The value that replaces that of a key: text without control characters, valid booleans."""
+    """Return the value that replaces that of a key: text without control characters, valid booleans."""
     if _is_text(entry):
         found = file.metadata.decode(entry)
         texts = [found] if isinstance(found, str) else found

@@ -90,7 +90,7 @@ INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of that name.
+    """Return the profile of that name.
 
     :raises ValueError: where there is none
     """
@@ -117,7 +117,7 @@ def selected(
     record: bool = False,
     other_format: bool = False,
 ) -> dict[str, Severity]:
-    """The active rules by code, with their severities.
+    """Return the active rules by code, with their severities.
 
     :param select: prefixes of codes, or slugs, that apply instead of those of the profile. A fault that stops the
     reader is always reported: a file that was not read cannot be sound
@@ -168,7 +168,7 @@ def _belongs(rule: Rule, level: Severity, profile: Profile) -> bool:
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
-    """The codes that prefixes or slugs match, each with the reason of its longest prefix.
+    """Return the codes that prefixes or slugs match, each with the reason of its longest prefix.
 
     Findings that say that there was nothing to check cannot be suppressed.
 
@@ -186,7 +186,7 @@ def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
 
 
 def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severity:
-    """The severity of a rule: from the caller, else from the profile, else from the rule itself."""
+    """Return the severity of a rule: from the caller, else from the profile, else from the rule itself."""
     if levels:
         fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
         if fitting:
@@ -209,7 +209,7 @@ def _prefixes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _prefix(name: str) -> str:
-    """The prefix of codes that a caller means: a prefix in any case, or the slug of a rule.
+    """Return the prefix of codes that a caller means: a prefix in any case, or the slug of a rule.
 
     :raises ValueError: if no rule matches
     """
@@ -255,7 +255,8 @@ class Suppression(NamedTuple):
 def suppressed_in(
     path: str, suppressions: Iterable[Suppression], digest: Callable[[], str] = lambda: ""
 ) -> dict[str, str]:
-    """The prefixes or slugs that are suppressed in one file, each with its reason; later ones override earlier ones.
+    """Return the prefixes or slugs that are suppressed in one file, each with its reason; later ones override
+    earlier ones.
 
     :param digest: gives the SHA-256 of the file; called only if it matters
     """
@@ -268,13 +269,13 @@ def suppressed_in(
 
 
 def used(suppressions: Iterable[Suppression], path: str, report: FileReport) -> set[Suppression]:
-    """The suppressions that covered a finding of a report."""
+    """Return the suppressions that covered a finding of a report."""
     reasons = {suppressed["reason"] for suppressed in report["excused"]}
     return {suppression for suppression in suppressions if suppression.reason in reasons and suppression.covers(path)}
 
 
 def seen_from(folder: str, path: str) -> str:
-    """A path relative to a folder (the current one if it has no name), with `/` between its parts.
+    """Return a path relative to a folder (the current one if it has no name), with `/` between its parts.
 
     An empty path names no file and stays empty.
     """
@@ -283,7 +284,7 @@ def seen_from(folder: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
-    """A glob as a regular expression for a whole relative path."""
+    """Return a glob as a regular expression for a whole relative path."""
     if "/" not in glob:
         glob = "**/" + glob
     expression = ""

@@ -66,7 +66,7 @@ class ActivationRule(NamedTuple):
 def resolve_activation(
     architecture: Architecture, metadata: Mapping[str, Any], profile: NumericProfile, override: str | None, vocab: int
 ) -> ActivationRule:
-    """The activation of a model.
+    """Return the activation of a model.
 
     :param override: `relu2`, `silu`, `gelu`, or None
     :param vocab: number of tokens
@@ -135,7 +135,7 @@ class GraphSettings:
     experts_used: int = 0
 
     def of_layer(self, layer: int) -> GraphSettings:
-        """The settings of one layer: without `local` if it is global."""
+        """Return the settings of one layer: without `local` if it is global."""
         return self if self.local is None or self.local.local[layer] else replace(self, local=None)
 
 
@@ -200,7 +200,9 @@ def qwen3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
 
 
 def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
-    """The 270M embedding model: like qwen3, with scaled embeddings, q scaled before QK, and norms on the residual terms."""
+    """Return the 270M embedding model: like qwen3, with scaled embeddings, q scaled before QK, and norms on the
+    residual terms.
+    """
     x = g.add("multiply_by", "inp_scaled", _embedded(g), factor=sqrt(h.embd))
     for i in range(h.layers):
         with g.in_layer(i):
@@ -252,7 +254,9 @@ def _gated_attention(g: Builder, a: str, h: Hyperparameters, s: GraphSettings) -
 
 
 def _delta_net(g: Builder, a: str, h: Hyperparameters, s: GraphSettings) -> str:
-    """A gated delta net: a convolution over the last tokens, states that learn and forget, and an output gate."""
+    """Return a gated delta net: a convolution over the last tokens, states that learn and forget, and an output
+    gate.
+    """
     net = h.net
     qkv, z = g.linear("linear_attn_qkv_mixed", a, "attn_qkv"), g.linear("z", a, "attn_gate")
     beta = g.add("sigmoid", "beta_sigmoid", g.linear("beta", a, "ssm_beta"))
@@ -277,14 +281,14 @@ def _delta_net(g: Builder, a: str, h: Hyperparameters, s: GraphSettings) -> str:
 
 
 def _sub_norm(g: Builder, name: str, x: str, eps: float, s: GraphSettings) -> str:
-    """The norm before an output projection; left out if the file lacks it and the runtime does not mind."""
+    """Return the norm before an output projection; left out if the file lacks it and the runtime does not mind."""
     if s.sub_norms == "optional" and g.tensor(f"{name}.weight") not in g.present:
         return x
     return g.rms(name, x, eps=eps)
 
 
 def _experts(g: Builder, b: str, s: GraphSettings, normed: Callable[[str], str] = lambda m: m) -> str:
-    """The feed-forward networks of the experts that a router chooses for each token, weighed by their shares.
+    """Return the feed-forward networks of the experts that a router chooses for each token, weighed by their shares.
 
     :param normed: adds a norm before the last projection
     """
@@ -304,7 +308,7 @@ def _experts(g: Builder, b: str, s: GraphSettings, normed: Callable[[str], str] 
 
 
 def _embedded(g: Builder) -> str:
-    """The rows of the embedding table for the tokens."""
+    """Return the rows of the embedding table for the tokens."""
     return g.looked_up("inp_embd", g.given(TOKENS), EMBEDDING)
 
 
@@ -340,7 +344,7 @@ def _attention(
 
 
 def _normed_linear(g: Builder, name: str, x: str, tensor: str, norm: str, h: Hyperparameters) -> str:
-    """A projection with its own norm before it, if the file has one."""
+    """Return a projection with its own norm before it, if the file has one."""
     if g.tensor(f"{tensor}_norm_in.weight") in g.present:
         x = g.rms(f"{norm}_norm_in", x, f"{tensor}_norm_in", eps=h.eps)
     return g.linear(name, x, tensor)
@@ -356,14 +360,14 @@ def _normed_heads(g: Builder, a: str, h: Hyperparameters, i: int, s: GraphSettin
 
 
 def _normed_gate(g: Builder, b: str, h: Hyperparameters, s: GraphSettings) -> str:
-    """The gated product, each projection with its own norm if the file has one."""
+    """Return the gated product, each projection with its own norm if the file has one."""
     u = _normed_linear(g, "ffn_up", b, "ffn_up", "ffn_up", h)
     t = _normed_linear(g, "ffn_gate", b, "ffn_gate", "ffn_gate", h)
     return g.add("multiply", "ffn_gate_up", _activated(g, t, s), u)
 
 
 def _activated(g: Builder, x: str, s: GraphSettings) -> str:
-    """The activation, on the gate only; relu2 is two operations."""
+    """Return the activation, on the gate only; relu2 is two operations."""
     for op, name in STEPS[s.activation]:
         x = g.add(op, name, x)
     return x
@@ -398,7 +402,7 @@ GRAPHS: Final[Mapping[str, Make]] = {
 
 
 def graph_of(architecture: str, h: Hyperparameters, settings: GraphSettings, present: Iterable[str]) -> Graph:
-    """The graph of a model.
+    """Return the graph of a model.
 
     :param present: names of the tensors that its file has
     """

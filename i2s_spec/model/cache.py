@@ -100,7 +100,7 @@ class Cache:
         return array[:stop]
 
     def _with_capacity(self, part: str, layer: int, stop: int) -> NDArray[Any]:
-        """The array of a part of a layer, with memory for `stop` tokens at least."""
+        """Return the array of a part of a layer, with memory for `stop` tokens at least."""
         if stop > self._capacity:
             self._grow(min(max(FIRST_CAPACITY, stop, 2 * self._capacity), max(self.length, stop)))
         return self._arrays[part, layer]
@@ -156,7 +156,7 @@ class Cache:
         self.states, self._next = {**self.states, **self._next}, {}
 
     def reach(self, used: int) -> int:
-        """The most tokens, `used` of those it holds or fewer, to which it can be cut."""
+        """Return the most tokens, `used` of those it holds or fewer, to which it can be cut."""
         return used if used == self.used or not self._net else 0
 
     def cut(self, used: int, states: States | None = None) -> None:
@@ -197,7 +197,7 @@ def _block(sizes: Sequence[int]) -> NDArray[np.uint8]:
 
 
 def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | None = None) -> Cache:
-    """An empty cache for a model.
+    """Return an empty cache for a model.
 
     :param length: most tokens; the model's context unless it is given
     :raises SettingError: for more than the model's context, or fewer than 1
@@ -216,7 +216,7 @@ def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | Non
 
 
 def _states_of(net: DeltaNet) -> dict[tuple[str, int], tuple[int, ...]]:
-    """The shapes of the states of gated delta nets."""
+    """Return the shapes of the states of gated delta nets."""
     shapes: dict[tuple[str, int], tuple[int, ...]] = {}
     for layer in (layer for layer, has in enumerate(net.layers) if has):
         shapes["rows", layer] = (net.kernel - 1, net.channels)

@@ -50,7 +50,7 @@ class NotTranslated(Exception):
 
 
 def address(array: NDArray[Any]) -> int:
-    """The address of an array."""
+    """Return the address of an array."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -145,7 +145,7 @@ class SlotAllocator:
         self.uses = self._uses()
 
     def _uses(self) -> dict[str, int]:
-        """The last use of each value; for queries the node of the weighted values, because its step does all of
+        """Return the last use of each value; for queries the node of the weighted values, because its step does all of
         attention."""
         uses = dict(self.graph.last_use)
         for at, node in enumerate(self.graph.nodes):
@@ -159,7 +159,7 @@ class SlotAllocator:
         return self.graph[self.graph[node.inputs[0]].inputs[0]].inputs[:1]
 
     def new(self, name: str, width: int, inner: int | None = None) -> Slot:
-        """A slot for the value of a node."""
+        """Return a slot for the value of a node."""
         size = -(-width // LINE) * LINE
         if self.free[size]:
             at = self.free[size].pop()
@@ -187,7 +187,7 @@ class SlotAllocator:
 
 
 def translate(graph: Graph, weights: ModelWeights, tables: dict[str, EmbeddingTable]) -> FastPlan:
-    """The program of a graph.
+    """Return the program of a graph.
 
     :param tables: embedding tables and heads by name; tables that are read are added
     :raises NotTranslated: if compiled kernels do not support something in the graph
@@ -238,7 +238,7 @@ class _Translation:
         self.steps.append({"op": op, "late": self.late, **settings})
 
     def _last(self, op: str, name: str) -> dict[str, Any] | None:
-        """The last step, if it has a given kind and its value is needed by only one node."""
+        """Return the last step, if it has a given kind and its value is needed by only one node."""
         step = self.steps[-1] if self.steps else None
         made = step is not None and step["op"] == op and step["out"] == self.slots[name].at
         return step if made and self.takers[name] == 1 else None

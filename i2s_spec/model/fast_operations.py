@@ -80,7 +80,7 @@ class FastProjections(Projections):
         return acc.astype(np.float32) / quantized.scale[:, None] * scale
 
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> Quantized:
-        """The codes of activations, with compiled kernels."""
+        """Return the codes of activations, with compiled kernels."""
         if not self._original:
             return super().quantized(x, rule)
         return Quantized(*matmul.quantize_activations(np.ascontiguousarray(x), threads=self.threads))
@@ -123,7 +123,7 @@ class FastOperations(Operations):
         return self._activated("silu", x)
 
     def gelu(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The tanh form of GELU."""
+        """Return the tanh form of GELU."""
         return self._activated("gelu", x)
 
     def _activated(self, name: str, x: Floats) -> Floats:
@@ -142,7 +142,7 @@ class FastOperations(Operations):
         self.plan(graph, weights, {})
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
-        """The results of a graph, computed by its program; None if the graph has no program."""
+        """Return the results of a graph, computed by its program; None if the graph has no program."""
         with self._lock:
             plan = self.plan(graph, run.weights, run.tables)
             if plan is None or any(each.cache.dtype != np.float16 for each in run.sequences):
@@ -192,7 +192,7 @@ class FastOperations(Operations):
         return self._rest(plan, graph, run, tokens, len(rows))
 
     def screened(self, plan: FastPlan) -> ScreenedHead | None:
-        """The head of a plan, of which only some rows are read; None where it is read whole."""
+        """Return the head of a plan, of which only some rows are read; None where it is read whole."""
         if plan.head is None or plan.head[0].nbytes < screened_head.LEAST or plan.head[0].shape[1] > MOST_COLUMNS:
             return None
         if id(plan) not in self._heads:
@@ -247,7 +247,7 @@ class Memory:
 
 
 def _at_least(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array, or a new one that is large enough and aligned to a cache line."""
+    """Return the array, or a new one that is large enough and aligned to a cache line."""
     if array.size >= count:
         return array
     raw = np.empty(count * array.itemsize + 64, dtype=np.uint8)

@@ -106,7 +106,7 @@ class Model:
         weights: ModelWeights | None = None,
         substitutes: Mapping[str, str | NumericProfile] | None = None,
     ) -> Model:
-        """The same model with another graph, numeric profile or reading of the weights.
+        """Return the same model with another graph, numeric profile or reading of the weights.
 
         `substitutes` are other profiles for some values, by name. The graph stays the same unless one is given: only
         `load_model` applies a profile's own activation and rotation.
@@ -119,7 +119,7 @@ class Model:
         return dataclasses.replace(self, **{name: each for name, each in changes.items() if each is not None})
 
     def new_cache(self, length: int | None = None) -> Cache:
-        """An empty cache.
+        """Return an empty cache.
 
         :param length: most tokens; the model's context unless it is given
         :raises SettingError: for more than the model's context, or fewer than 1
@@ -127,7 +127,7 @@ class Model:
         return cache_for(self.hyperparameters, self.numerics, length)
 
     def check_tokens(self, tokens: Sequence[int] | NDArray[Any], cache: Cache | None = None) -> NDArray[np.int64]:
-        """The ids of a sequence as an array, all of them in the vocabulary.
+        """Return the ids of a sequence as an array, all of them in the vocabulary.
 
         :param cache: the cache of earlier tokens, which must have room for these; by default a new one
         :raises SettingError: as `forward`
@@ -139,7 +139,7 @@ class Model:
         return ids
 
     def tap_names(self, graph: Graph | None = None) -> list[str]:
-        """The names of all values that can be tapped, in the order of computation."""
+        """Return the names of all values that can be tapped, in the order of computation."""
         return taps_of(self.graph if graph is None else graph, self.numerics, self.weights)
 
     def forward(
@@ -329,7 +329,7 @@ class GraphRunner:
         rows: NDArray[np.int64] | None = None,
         screened: bool = False,
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The result of the graph for each sequence, and the taps; the tokens are added to the caches.
+        """Return the result of the graph for each sequence, and the taps; the tokens are added to the caches.
 
         :param ids: the token ids of each sequence
         :param rows: the rows for which logits are needed; None for all
@@ -358,7 +358,7 @@ class GraphRunner:
     def part(
         self, part: Graph, given: Mapping[str, Any], cache: Cache, taps: frozenset[str], past: int = 0
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The results of a part of the graph for one sequence, and the taps.
+        """Return the results of a part of the graph for one sequence, and the taps.
 
         :param given: all inputs of the part, by name
         :param past: position of the first row
@@ -369,7 +369,7 @@ class GraphRunner:
         return executor.execute(part, given, run, self._operations(len(first)), self.substitutes), found
 
     def node(self, node: Node, inputs: list[Any], cache: Cache, past: int = 0) -> dict[str, Any]:
-        """The value of one operation for one sequence, and the integers inside BitLinear, by name.
+        """Return the value of one operation for one sequence, and the integers inside BitLinear, by name.
 
         :param inputs: each in the shape of its tap
         """
@@ -382,7 +382,7 @@ class GraphRunner:
         return {node.name: unlisted(value, node.op), **found}
 
     def _operations(self, tokens: int) -> Operations:
-        """The operations for a pass of so many tokens."""
+        """Return the operations for a pass of so many tokens."""
         profile = self.operations.profile.of(tokens)
         return (
             self.operations if profile is self.operations.profile else operations_of(profile, self.operations.threads)
@@ -405,7 +405,7 @@ class GraphRunner:
 
 
 def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, context: int) -> NDArray[np.int64]:
-    """The ids of one sequence as an array.
+    """Return the ids of one sequence as an array.
 
     :param cache: the cache, which must have room for them
     :param vocab: the size of the vocabulary
@@ -457,7 +457,7 @@ class Result:
 
 
 def logits_of(result: Result) -> NDArray[np.float32]:
-    """The logits of a language model.
+    """Return the logits of a language model.
 
     :raises SettingError: for an embedding model, which has none
     """

@@ -68,7 +68,7 @@ class Node:
         return name
 
     def replace(self, **changes: Any) -> Node:
-        """The same node with other fields; any other name is a setting."""
+        """Return the same node with other fields; any other name is a setting."""
         own = {name: changes.pop(name) for name in ("op", "inputs", "weights") if name in changes}
         return replace(self, settings={**self.settings, **changes}, **own)
 
@@ -123,22 +123,22 @@ class Graph:
         return self.part(node for node in self.nodes if node.layer == number)
 
     def until(self, node: Node) -> Graph:
-        """The graph up to a node; the value of that node is the result."""
+        """Return the graph up to a node; the value of that node is the result."""
         return replace(self, nodes=self.nodes[: self.nodes.index(node) + 1], results=(node.name,))
 
     def before_layers(self) -> Graph:
-        """The part before the first layer, as a separate graph."""
+        """Return the part before the first layer, as a separate graph."""
         first = next(at for at, node in enumerate(self.nodes) if node.layer is not None)
         return self.part(self.nodes[:first])
 
     def after_layers(self) -> Graph:
-        """The part after the last layer, as a separate graph: from its value to the logits or the embedding."""
+        """Return the part after the last layer, as a separate graph: from its value to the logits or the embedding."""
         inside = [at for at, node in enumerate(self.nodes) if node.layer is not None]
         return self.part(self.nodes[inside[-1] + 1 :])
 
     def part(self, nodes: Iterable[Node]) -> Graph:
-        """Some of the nodes as a graph: inputs from other nodes are given, and values that no node in it uses are
-        results."""
+        """Return some of the nodes as a graph: inputs from other nodes are given, and values that no node in it uses
+        are results."""
         nodes = tuple(nodes)
         own = {node.name for node in nodes}
         taken = [name for node in nodes for name in node.inputs]
@@ -146,12 +146,12 @@ class Graph:
         return Graph(nodes, given, tuple(node.name for node in nodes if node.name not in taken))
 
     def replaced(self, name: str, **changes: Any) -> Graph:
-        """The graph with one node changed by `Node.replace`, to replay a mistake."""
+        """Return the graph with one node changed by `Node.replace`, to replay a mistake."""
         node = self[name].replace(**changes)
         return replace(self, nodes=tuple(node if each.name == name else each for each in self.nodes))
 
     def without(self, *names: str) -> Graph:
-        """The graph without some operations of one input: users of their value get that input instead."""
+        """Return the graph without some operations of one input: users of their value get that input instead."""
         skipped: dict[str, str] = {}
         nodes = []
         for node in self.nodes:
@@ -195,7 +195,7 @@ class Builder:
             self._layer = None
 
     def given(self, name: str) -> str:
-        """An input value of the graph."""
+        """Return an input value of the graph."""
         self._given.append(name)
         return name
 
@@ -209,7 +209,7 @@ class Builder:
         return full
 
     def tensor(self, name: str) -> str:
-        """The full name of a tensor of the current layer, or of the whole model."""
+        """Return the full name of a tensor of the current layer, or of the whole model."""
         return name if self._layer is None else f"blk.{self._layer}.{name}"
 
     def rms(self, name: str, x: str, tensor: str | None = None, *, eps: float) -> str:
@@ -218,7 +218,7 @@ class Builder:
         return self.add("norm_weight", name, normed, weights=(self.tensor(f"{tensor or name}.weight"),))
 
     def linear(self, name: str, x: str, tensor: str) -> str:
-        """A projection, then the scale and the bias, if the file has them."""
+        """Return a projection, then the scale and the bias, if the file has them."""
         weight = self.tensor(f"{tensor}.weight")
         y = self.add("linear", name, self.entering(weight, x), weights=(weight,))
         for op, kind in (("scale", "scale"), ("bias", "bias")):
@@ -227,7 +227,7 @@ class Builder:
         return y
 
     def entering(self, weight: str, x: str) -> str:
-        """The input of a product with a weight: x, or x rotated, computed once for all weights that use it."""
+        """Return the input of a product with a weight: x, or x rotated, computed once for all weights that use it."""
         if self.rotation is None or not self.rotation.rotates(weight):
             return x
         if x not in self._rotated:
@@ -236,14 +236,14 @@ class Builder:
         return self._rotated[x]
 
     def looked_up(self, name: str, tokens: str, table: str) -> str:
-        """The rows of a table for tokens; if the table is rotated, the rotation is undone."""
+        """Return the rows of a table for tokens; if the table is rotated, the rotation is undone."""
         x = self.add("embed", name, tokens, weights=(table,))
         if self.rotation is not None and table in self.rotation.tables:
             return self.add("restore", name, x, rotation=self.rotation)
         return x
 
     def graph(self, *results: str) -> Graph:
-        """The finished graph."""
+        """Return the finished graph."""
         return Graph(tuple(self._nodes), tuple(self._given), results)
 
 
@@ -254,7 +254,7 @@ PER_SEQUENCE_OPS: Final = frozenset({"store_kv", "scores", "soft_max", "pool"})
 
 
 def unlisted(value: Any, op: str) -> Any:
-    """The only array of the list if a run has one sequence; lists for several sequences stay lists."""
+    """Return the only array of the list if a run has one sequence; lists for several sequences stay lists."""
     return value[0] if op in PER_SEQUENCE_OPS and len(value) == 1 else value
 
 
@@ -265,7 +265,7 @@ INTEGER_TAPS: Final = ("act_q8", "act_scale", "act_sum", "dot_i32", "acc_i32")
 
 
 def taps_of(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> list[str]:
-    """The names of all values that a graph has under a profile, in the order of computation."""
+    """Return the names of all values that a graph has under a profile, in the order of computation."""
     names = []
     for node in graph:
         if node.op == "linear" and (kind := weights.tensor_type(node.weight)) not in DENSE:
@@ -286,7 +286,8 @@ def values_by_sequence(graph: Graph, profile: NumericProfile, weights: ModelWeig
 
 
 def wanted(taps: Iterable[str], names: list[str]) -> frozenset[str]:
-    """The names that a caller means: by a full name, by a name without layer and number, or by a pattern with `*`.
+    """Return the names that a caller means: by a full name, by a name without layer and number, or by a pattern with
+    `*`.
 
     :raises SettingError: for a name or pattern that matches no value
     """
@@ -303,7 +304,7 @@ def wanted(taps: Iterable[str], names: list[str]) -> frozenset[str]:
 
 
 def base(name: str) -> str:
-    """A name without layer and number."""
+    """Return a name without layer and number."""
     word = name.partition("#")[0]
     if word.rpartition(".")[2] in INTEGER_TAPS:
         return word.rpartition(".")[2]

@@ -107,7 +107,7 @@ def refusal(file: File) -> str | None:
 
 
 def _processors() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
@@ -228,7 +228,7 @@ def _require_usual_form(file: File) -> None:
 
 
 def _rotation(file: File) -> Rotation | None:
-    """The rotation that the keys declare, if it matches the tensors."""
+    """Return the rotation that the keys declare, if it matches the tensors."""
     from i2s_spec.schema.architectures import RotationError, declared
 
     try:
@@ -280,7 +280,7 @@ def _require_rotated(rotation: Rotation, graph: Graph, architecture: Architectur
 
 
 def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: str | None) -> tuple[str, str]:
-    """The pooling of an embedding model, and the rule that decided."""
+    """Return the pooling of an embedding model, and the rule that decided."""
     if override is not None:
         if override not in POOLINGS.values():
             raise SettingError(f"unknown pooling {quote(override)}; there are: {', '.join(POOLINGS.values())}")
@@ -295,7 +295,7 @@ def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: 
 
 
 def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> float:
-    """The factor of positions."""
+    """Return the factor of positions."""
     kind = metadata.get(f"{architecture.prefix}.rope.scaling.type", "linear")
     factor = metadata.get(f"{architecture.prefix}.rope.scaling.factor")
     if factor is None:
@@ -347,6 +347,6 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
 
 
 def _scale(file: File, tensor: Tensor) -> float:
-    """The scale in the tail of an I2_S tensor, unchanged."""
+    """Return the scale in the tail of an I2_S tensor, unchanged."""
     prefix = order_prefix(file.byte_order)
     return float(struct.unpack_from(prefix + "f", tensor.tail)[0])

@@ -127,13 +127,13 @@ class NumericProfile:
         return self.by_type.get(type, self.quantizer)
 
     def of(self, tokens: int) -> NumericProfile:
-        """The profile that holds for a pass of so many tokens at once."""
+        """Return the profile that holds for a pass of so many tokens at once."""
         if self.few is None or tokens > self.few[0]:
             return self
         return NUMERIC_PROFILES[self.few[1]]
 
     def deviations(self, architecture: Architecture, metadata: Mapping[str, Any]) -> tuple[str, ...]:
-        """The mistakes of the runtime that the profile repeats for a file, in words; () for a right one.
+        """Return the mistakes of the runtime that the profile repeats for a file, in words; () for a right one.
 
         A record under a profile with mistakes is no measure of other runtimes.
 
@@ -158,7 +158,8 @@ class NumericProfile:
         return tuple(found)
 
     def replace(self, **changes: Any) -> NumericProfile:
-        """The profile with other choices; `quantizer` may be a mapping of the differences, and then applies to all types.
+        """Return the profile with other choices; `quantizer` may be a mapping of the differences, and then applies
+        to all types.
 
         :raises TypeError: for a choice that does not exist
         """
@@ -348,7 +349,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
 
 
 def numeric_profile(profile: str | NumericProfile) -> NumericProfile:
-    """The profile with this name; a `NumericProfile` is returned unchanged.
+    """Return the profile with this name; a `NumericProfile` is returned unchanged.
 
     :raises SettingError: for a name that no profile has
     """

@@ -79,7 +79,7 @@ class PreparedMatrix:
         return -(-self.shape[1] // _BLOCK) * _BLOCK
 
     def codes(self) -> NDArray[np.uint8]:
-        """The codes 0 to 3 of the weights, uint8 [N, K]."""
+        """Return the codes 0 to 3 of the weights, uint8 [N, K]."""
         rows, columns = self.shape
         codes = np.empty((rows, self.columns), dtype=np.uint8)
         where = kernels.run_layout(CANONICAL.layout, rows, self.columns)
@@ -97,7 +97,8 @@ def prepare(
     unused_code: UnusedCode = "reject",
     threads: int = 1,
 ) -> PreparedMatrix:
-    """A ternary matrix for many products: `bitlinear` and `integer_product` take the result in the place of weights.
+    """Return a ternary matrix for many products: `bitlinear` and `integer_product` take the result in the place of
+    weights.
 
     It is read, checked and, where it must be, packed again once; products then neither copy nor check anything of it.
 
@@ -148,7 +149,7 @@ def integer_product(
     unused_code: UnusedCode = "reject",
     threads: int = 1,
 ) -> NDArray[np.int32]:
-    """The sums of trits times activation codes (clause 9.8), exact or as a faulty kernel computes them.
+    """Return the sums of trits times activation codes (clause 9.8), exact or as a faulty kernel computes them.
 
     :param weights: int8 trits [N, K]; with `shape`, a payload in `dialect`, with or without its tail; or the result of
         `prepare`, which nothing that says how to read bytes changes
@@ -252,8 +253,8 @@ def _read(
     byte_order: ByteOrder,
     threads: int,
 ) -> tuple[PreparedMatrix, _Again | None]:
-    """A matrix from the arguments of a caller; and if code 3 must not be in it, which nobody has looked for, what to do
-    where it is."""
+    """Return a matrix from the arguments of a caller; and if code 3 must not be in it, which nobody has looked for,
+    what to do where it is."""
     native.thread_count(threads)
     if isinstance(weights, PreparedMatrix):
         if shape is not None and matrix(shape) != weights.shape:
@@ -298,7 +299,7 @@ def _computed(
     tokens: NDArray[Any],
     multiply: Callable[[PreparedMatrix, bool], _Result],
 ) -> _Result:
-    """A product that looks for code 3 where it must; with code 3 the product of what it is to be."""
+    """Return a product that looks for code 3 where it must; with code 3 the product of what it is to be."""
     if again is not None:
         if len(tokens):
             try:
@@ -310,7 +311,7 @@ def _computed(
 
 
 def _looked_at(found: PreparedMatrix, again: _Again | None, threads: int) -> PreparedMatrix:
-    """A matrix after a look for code 3 in a pass of its own."""
+    """Return a matrix after a look for code 3 in a pass of its own."""
     unused = CANONICAL.code_map.unused
     return again() if again is not None and kernels.occurs(found.payload, unused, threads) else found
 

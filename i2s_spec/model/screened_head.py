@@ -80,7 +80,7 @@ class CodedRows(NamedTuple):
 
 
 def copy_of(rows: NDArray[np.float16]) -> CodedRows:
-    """The copy of rows; its scales have 16 significant bits, so that a code times a scale is a float."""
+    """Return the copy of rows; its scales have 16 significant bits, so that a code times a scale is a float."""
     w = rows.astype(np.float64)
     finite = np.isfinite(w).all(axis=1)
     w[~finite] = 0
@@ -121,7 +121,7 @@ class CodedState(NamedTuple):
 
 
 def state_of(x: Floats) -> CodedState | None:
-    """The codes of a state; None for one that is not finite, or so large that sums may overflow."""
+    """Return the codes of a state; None for one that is not finite, or so large that sums may overflow."""
     columns = x.size
     wide = x.astype(np.float64)
     sizes = np.abs(wide)
@@ -151,7 +151,7 @@ def state_of(x: Floats) -> CodedState | None:
 
 
 def bounds_of(rows: CodedRows, state: CodedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The estimates of the logits, and what they are off at most; -inf and inf for a row that is not finite."""
+    """Return the estimates of the logits, and what they are off at most; -inf and inf for a row that is not finite."""
     sums = rows.codes.astype(np.int64) @ state.codes[: rows.codes.shape[1]].astype(np.int64)
     with np.errstate(invalid="ignore"):
         estimate = rows.scale.astype(np.float64) * state.step * sums
@@ -201,7 +201,7 @@ class HeadReport:
         return self.rows_read / (self.rows * self.screened) if self.screened else 1.0
 
     def as_dict(self) -> dict[str, float]:
-        """The numbers, and the share, by name."""
+        """Return the numbers, and the share, by name."""
         return {**asdict(self), "share": self.share}
 
 
@@ -243,7 +243,7 @@ class ScreenedHead:
         return bool(self._copied == self.rows)
 
     def logits(self, x: Floats) -> ScreenedLogits:
-        """The logits of a state, to be read as far as they are needed.
+        """Return the logits of a state, to be read as far as they are needed.
 
         :param x: float32 [columns]; it is copied
         """

@@ -76,7 +76,7 @@ class ModelWeights:
         return name in self.file.tensors
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor with this name.
+        """Return the tensor with this name.
 
         :raises SettingError: if the file has none
         """
@@ -86,7 +86,7 @@ class ModelWeights:
             raise SettingError(f"the file has no tensor {quote(name)}, which the graph needs") from None
 
     def tensor_type(self, name: str) -> str:
-        """The name of a tensor's type."""
+        """Return the name of a tensor's type."""
         return _type_name(self.tensor(name))
 
     def vector(self, name: str) -> NDArray[np.float32]:
@@ -94,11 +94,13 @@ class ModelWeights:
         return self._once(name, self._vector)
 
     def matrix(self, name: str) -> Matrix:
-        """A projection: `Ternary`, `Grouped`, or an array [rows, columns] of float32, float16, or uint16: bfloat16."""
+        """Return a projection: `Ternary`, `Grouped`, or an array [rows, columns] of float32, float16, or uint16:
+        bfloat16.
+        """
         return self._once(name, self._matrix)
 
     def experts(self, name: str) -> tuple[Matrix, ...]:
-        """The matrices of all experts, as `matrix` gives one."""
+        """Return the matrices of all experts, as `matrix` gives one."""
         return self._once(name, self._experts)
 
     def data(self, name: str) -> NDArray[np.uint8]:
@@ -106,7 +108,7 @@ class ModelWeights:
         return self._bytes(self.tensor(name))
 
     def blocks(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of a quantized table by row, uint8 [rows, bytes of a row]."""
+        """Return the bytes of a quantized table by row, uint8 [rows, bytes of a row]."""
         return self._once(name, self._blocks)
 
     def _once(self, name: str, read: Callable[[Tensor], T]) -> T:
@@ -135,7 +137,7 @@ class ModelWeights:
         return tuple(self._matrix_of(tensor, part, "expert_linear") for part in parts)
 
     def _matrix_of(self, tensor: Tensor, data: NDArray[np.uint8], op: str) -> Matrix:
-        """A matrix from its bytes; its shape is that of the last two sides of the tensor."""
+        """Return a matrix from its bytes; its shape is that of the last two sides of the tensor."""
         kind = _type_name(tensor)
         if kind not in TYPES[op]:
             others = ", ".join(TYPES[op])
@@ -164,7 +166,9 @@ class ModelWeights:
         return Ternary(payload, rows, columns, np.float32(scale))
 
     def _repacked(self, tensor: Tensor, data: NDArray[np.uint8], rows: int, columns: int) -> Ternary | Grouped:
-        """A matrix of a block type: `Ternary` if all groups that hold a weight have the same scale, else `Grouped`."""
+        """Return a matrix of a block type: `Ternary` if all groups that hold a weight have the same scale, else
+        `Grouped`.
+        """
         from i2s_spec.codec import blocks_native, native
 
         kind = _type_name(tensor)
@@ -251,22 +255,22 @@ class Grouped:
         return np.ascontiguousarray(self.slabs.transpose(1, 0, 2)).reshape(-1)
 
     def part(self, start: int, stop: int) -> Grouped:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Grouped(self.slabs[:, start:stop], self.columns, self.scales[start:stop], self.group)
 
     def values(self) -> NDArray[np.int8]:
-        """The weights without their scales, int8 [rows, columns]: the decoded `slabs`."""
+        """Return the weights without their scales, int8 [rows, columns]: the decoded `slabs`."""
         codes = np.empty(self.rows * self.wide, dtype=np.uint8)
         kernels.unpack(self.whole_rows, kernels.run_layout(CANONICAL.layout, self.rows, self.wide), None, codes, 1)
         return codes.reshape(self.rows, self.wide)[:, : self.columns].astype(np.int8) - np.int8(1)
 
     def dequantized(self) -> NDArray[np.float32]:
-        """The weights, one multiplication of float32 each, float32 [rows, columns]."""
+        """Return the weights, one multiplication of float32 each, float32 [rows, columns]."""
         return self.values().astype(np.float32) * np.repeat(self.scales, self.group, axis=1)
 
 
 def grouped(values: NDArray[np.int8], scales: NDArray[np.float32]) -> Grouped:
-    """The matrix of weights and scales.
+    """Return the matrix of weights and scales.
 
     :param values: -1 to +2, int8 [rows, columns]
     :param scales: float32 [rows, groups of a row]; groups have as many columns each
@@ -281,7 +285,7 @@ def grouped(values: NDArray[np.int8], scales: NDArray[np.float32]) -> Grouped:
 
 
 def one_scale(payload: NDArray[np.uint8], rows: int, columns: int, scale: np.float32, group: int) -> Grouped:
-    """A matrix of canonical I2_S as a grouped matrix whose groups share its scale: codes are moved, not changed.
+    """Return a matrix of canonical I2_S as a grouped matrix whose groups share its scale: codes are moved, not changed.
 
     :param payload: a payload of whole rows, as `matmul.whole_rows` gives it
     :param columns: the number of columns before rows were padded

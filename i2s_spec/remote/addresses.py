@@ -47,7 +47,7 @@ class HubAddress(NamedTuple):
     path: str
 
     def file(self, path: str) -> str:
-        """The address of a file of the same repository and revision."""
+        """Return the address of a file of the same repository and revision."""
         kind = f"{self.kind}/" if self.kind else ""
         revision = "" if self.revision == "main" else "@" + self.revision.replace("/", "%2F")
         return f"hf://{kind}{self.repository}{revision}/{path}"
@@ -75,7 +75,7 @@ def is_remote(origin: object) -> bool:
 
 
 def endpoint() -> str:
-    """The base URL of the hub: HF_ENDPOINT, or Hugging Face."""
+    """Return the base URL of the hub: HF_ENDPOINT, or Hugging Face."""
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
 
 
@@ -129,7 +129,7 @@ def _hub(rest: str) -> HubAddress:
 
 
 def _page(path: str) -> HubAddress | None:
-    """A pasted page of the hub: the page of a repository, a folder or a file, or a download link."""
+    """Return a pasted page of the hub: the page of a repository, a folder or a file, or a download link."""
     words = [unquote(word) for word in path.strip("/").split("/")]
     kind = words.pop(0) if words and words[0] in KINDS else ""
     if len(words) == 2:

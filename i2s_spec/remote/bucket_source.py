@@ -142,7 +142,7 @@ def _asked(call: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
 
 
 def of_bucket(address: BucketAddress) -> tuple[str, Transport, _Bucket]:
-    """The signed address of an object, the requests for it, and its bucket.
+    """Return the signed address of an object, the requests for it, and its bucket.
 
     :raises MissingExtra: if the package for the service is not installed
     :raises FormatError: S911, S915, S917
@@ -168,7 +168,9 @@ class BucketSource(HttpSource):
         self.many_at_once = False  # no service gives several ranges at once
 
     def _read_range(self, answer: UnreadAnswer, buffer: memoryview) -> int:
-        """The body ends with its range: each service states the length, so a body that goes on is not the object's."""
+        """Return the body ends with its range: each service states the length, so a body that goes on is not the
+        object's.
+        """
         done = super()._read_range(answer, buffer)
         is_over = done == buffer.nbytes and answer.body.length_remaining != 0
         if is_over and self.transport.read(answer.body, memoryview(bytearray(1))):

@@ -111,7 +111,7 @@ class RangeSource(ABC):
 
     @abstractmethod
     def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
-        """The bytes of disjoint ranges, in order.
+        """Return the bytes of disjoint ranges, in order.
 
         :param optional: ranges that are not worth a separate request: such a range may be left out
         :raises FormatError: if they cannot be read
@@ -126,7 +126,7 @@ class RangeSource(ABC):
         """How many files with these names are missing in the same folder; None if that is not known."""
 
     def address_beside(self, name: str) -> str:
-        """The address of another file in the same folder."""
+        """Return the address of another file in the same folder."""
         return f"{self.address.rpartition('/')[0]}/{name}"
 
     @abstractmethod
@@ -209,7 +209,7 @@ class RangeSource(ABC):
             self._order.append(start)
 
     def _missing(self, start: int, stop: int) -> list[Range]:
-        """The parts of a range that are not cached."""
+        """Return the parts of a range that are not cached."""
         gaps = []
         at = bisect_right(self._starts, start) - 1
         for piece in self._starts[max(at, 0) :]:
@@ -246,8 +246,8 @@ class RangeSource(ABC):
     # --- what to request ---
 
     def _planned(self, missing: list[Range]) -> tuple[list[Range], list[Range]]:
-        """The ranges to request for missing parts: these, and what is likely to be needed next; then optional ranges
-        that cause no further request."""
+        """Return the ranges to request for missing parts: these, and what is likely to be needed next; then optional
+        ranges that cause no further request."""
         start, stop = missing[-1]
         if any(a < stop and start < b for a, b in self._expected):
             more = [gap for a, b in self._expected for gap in self._missing(a, b)]
@@ -597,7 +597,9 @@ class _Asking:
 
 
 def etag_of(answer: UnreadAnswer) -> str | None:
-    """A text that changes with the content: the hub's identity of the content, an ETag, or the time of the last change."""
+    """Return a text that changes with the content: the hub's identity of the content, an ETag, or the time of the
+    last change.
+    """
     found = answer.first.get("X-Linked-Etag") or answer.headers.get("ETag") or answer.headers.get("Last-Modified")
     return found if found and len(found) <= LONGEST_ETAG else None
 
@@ -676,7 +678,7 @@ class Transport:
         self._token, self._token_for, self._headers = token, _origin(token_for) if token else None, headers
 
     def left(self) -> float:
-        """The remaining seconds.
+        """Return the remaining seconds.
 
         :raises FormatError: S917 if there are none
         """
@@ -768,14 +770,14 @@ class Transport:
         )  # fmt: skip
 
     def _pool(self, proxy: str | None) -> urllib3.PoolManager:
-        """Connections, direct or through a proxy."""
+        """Return connections, direct or through a proxy."""
         with self._counting:
             if proxy not in self._pools:
                 self._pools[proxy] = pools(CONNECTIONS, proxy)
             return self._pools[proxy]
 
     def _next(self, url: str, location: str, seen: set[str], hops: int) -> str:
-        """The target of a redirect."""
+        """Return the target of a redirect."""
         if not location.isprintable():
             raise refused(f"{host_of(url)} redirects to an address that cannot be printed")
         target, scheme, host = location, "", None
@@ -847,7 +849,7 @@ class Transport:
 
 
 def wait_of(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait: `Retry-After`, in seconds or as a date, or `RateLimit`."""
+    """Return the seconds that a server asks to wait: `Retry-After`, in seconds or as a date, or `RateLimit`."""
     stated = headers.get("Retry-After", "").strip()
     if stated.isascii() and stated.isdigit() and len(stated) < 10:
         return float(stated)
@@ -861,7 +863,7 @@ def wait_of(headers: Mapping[str, str]) -> float | None:
 
 
 def fault_of(answer: UnreadAnswer) -> FormatError:
-    """The fault for an error status; hubs give details in `X-Error-Code`."""
+    """Return the fault for an error status; hubs give details in `X-Error-Code`."""
     code = answer.headers.get("X-Error-Code") or answer.first.get("X-Error-Code") or ""
     host, status = host_of(answer.url), answer.status
     if code == "GatedRepo":
@@ -885,12 +887,12 @@ def fault_of(answer: UnreadAnswer) -> FormatError:
 
 
 def misbehaves(url: str, words: str) -> FormatError:
-    """The fault of a server that gives an invalid answer; the words need no quoting."""
+    """Return the fault of a server that gives an invalid answer; the words need no quoting."""
     return _fault(faults.REMOTE_MISBEHAVES, f"{host_of(url)} {words}")
 
 
 def host_of(url: str) -> str:
-    """The host of an address, for a message."""
+    """Return the host of an address, for a message."""
     try:
         return quote(urlsplit(url).netloc.rpartition("@")[2], bare=True) or "the server"
     except ValueError:
@@ -911,7 +913,7 @@ def _unreachable(url: str, words: str) -> FormatError:
 
 
 def _limit_of_headers(error: Exception) -> str | None:
-    """The limit that the headers of an answer exceed, in words; None if something else went wrong."""
+    """Return the limit that the headers of an answer exceed, in words; None if something else went wrong."""
     cause = _cause(error)
     if isinstance(cause, LineTooLong):
         return f"a {'status line' if 'status line' in str(cause) else 'header'} of more than 65,536 bytes"
@@ -922,7 +924,7 @@ def _limit_of_headers(error: Exception) -> str | None:
 
 
 def _cause(error: Exception) -> BaseException:
-    """The fault for an exception of urllib3."""
+    """Return the fault for an exception of urllib3."""
     cause: BaseException = error
     while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
         cause = cause.__cause__ or cause.__context__ or cause
@@ -930,7 +932,7 @@ def _cause(error: Exception) -> BaseException:
 
 
 def _words(error: Exception) -> str:
-    """The error of the transfer, without the names of classes and objects."""
+    """Return the error of the transfer, without the names of classes and objects."""
     cause = _cause(error)
     if isinstance(cause, TimeoutError) or isinstance(error, urllib3.exceptions.TimeoutError):
         return "no data arrived in time"
@@ -977,7 +979,7 @@ class Deadline:
         self.passed = False
 
     def left(self) -> float:
-        """The remaining seconds.
+        """Return the remaining seconds.
 
         :raises FormatError: S917 if there are none
         """
@@ -988,7 +990,7 @@ class Deadline:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Connections that are opened or used in the block end at the deadline."""
+        """Provide connections that are opened or used in the block end at the deadline."""
         timer = threading.Timer(self.left(), self._end_all)
         timer.daemon = True
         before, _OPENING.deadline = _OPENING.deadline, self
@@ -1000,7 +1002,7 @@ class Deadline:
             _OPENING.deadline = before
 
     def add(self, opened: socket.socket) -> socket.socket:
-        """A second handle on a socket, with which it can be shut down even if it was wrapped meanwhile."""
+        """Return a second handle on a socket, with which it can be shut down even if it was wrapped meanwhile."""
         twin = opened.dup()
         with self._lock:
             self._sockets.add(twin)
@@ -1020,13 +1022,13 @@ class Deadline:
 
 
 def over_budget(name: str, most: int) -> FormatError:
-    """The fault of a file that needs more than the policy allows."""
+    """Return the fault of a file that needs more than the policy allows."""
     words = f"more than {most:,} {name} would be needed; --remote-limit {name}=N allows more"
     return FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=TrustedText(words))
 
 
 def proxy_for(url: str, policy: Policy) -> str | None:
-    """The proxy that the environment names for an address: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY
+    """Return the proxy that the environment names for an address: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY
     excludes it.
 
     The proxy resolves names and decides what to allow; a numeric address is still checked here.
@@ -1048,7 +1050,7 @@ def proxy_for(url: str, policy: Policy) -> str | None:
 
 
 def _numeric(host: str) -> str:
-    """The numeric address of a host in any spelling that resolvers accept; other hosts are returned unchanged.
+    """Return the numeric address of a host in any spelling that resolvers accept; other hosts are returned unchanged.
 
     >>> _numeric("2130706433"), _numeric("0x7f.1"), _numeric("localhost."), _numeric("hub.example")
     ('127.0.0.1', '127.0.0.1', '127.0.0.1', 'hub.example')
@@ -1063,7 +1065,7 @@ def _numeric(host: str) -> str:
 
 
 def _connect(connection: Any) -> socket.socket:
-    """A socket to the first address of a name that accepts a connection; all its addresses must be allowed."""
+    """Return a socket to the first address of a name that accepts a connection; all its addresses must be allowed."""
     deadline: Deadline = _OPENING.deadline
     found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
     for *_, place in found if connection.proxy is None else ():  # a proxy is chosen by the user, so it is not checked
@@ -1139,7 +1141,7 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
-    """Connections by host; a limited number is kept open between requests.
+    """Return connections by host; a limited number is kept open between requests.
 
     :param proxy: the address of a proxy, with user and password if it requires them
     :raises FormatError: S916 if the proxy cannot be used
@@ -1176,7 +1178,7 @@ MOST_HEADERS = 2048
 
 
 def boundary_of(content_type: str) -> bytes | None:
-    """The boundary between parts, or None if the answer has no parts."""
+    """Return the boundary between parts, or None if the answer has no parts."""
     found = _BOUNDARY.fullmatch(content_type[:300])
     return found["boundary"].encode("ascii", "replace") if found is not None else None
 
@@ -1184,7 +1186,7 @@ def boundary_of(content_type: str) -> bytes | None:
 def read_parts(
     read: Callable[[memoryview], int], boundary: bytes, ranges: Sequence[tuple[int, int]], size: int
 ) -> list[bytes]:
-    """The content of each range.
+    """Return the content of each range.
 
     :param read: fills a buffer from the answer, and returns how many bytes came
     :param ranges: the requested ranges
@@ -1211,7 +1213,7 @@ def read_parts(
 
 
 def _head(read: Callable[[memoryview], int], delimiter: bytes) -> bytes:
-    """The lines before the content of a part; they are read byte by byte, because content follows directly."""
+    """Return the lines before the content of a part; they are read byte by byte, because content follows directly."""
     lines, byte = bytearray(), bytearray(1)
     while not lines.endswith(b"\r\n\r\n") or lines == b"\r\n\r\n":
         if len(lines) >= MOST_HEADERS or read(memoryview(byte)) != 1:

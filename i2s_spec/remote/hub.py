@@ -47,7 +47,7 @@ def is_offline() -> bool:
 
 
 def transport(timeout: str) -> Transport:
-    """Requests to the hub, with the token of the environment.
+    """Request to the hub, with the token of the environment.
 
     :param timeout: the variable with the seconds without a byte after which the hub counts as unreachable, unless the
     current policy differs from the default
@@ -65,7 +65,7 @@ def transport(timeout: str) -> Transport:
 
 
 def cached(address: HubAddress, commit: str | None = None) -> str | None:
-    """The path of a file in the cache of the hub's client, or None.
+    """Return the path of a file in the cache of the hub's client, or None.
 
     Names in it come from an address whose parts were checked; a link must stay below the folder of the repository.
 
@@ -84,7 +84,7 @@ def cached(address: HubAddress, commit: str | None = None) -> str | None:
 
 
 def open_file(name: str, address: HubAddress) -> HttpSource:
-    """A file of a repository.
+    """Return a file of a repository.
 
     :raises CachedError: if it is in the cache
     :raises FormatError: S911 to S918
@@ -123,7 +123,7 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         return sum(path_of(each) not in held for each in names)
 
     def beside(name: str) -> str:
-        """A file of the same commit."""
+        """Return a file of the same commit."""
         revision = pinned[-1] if pinned else address.revision
         return address._replace(revision=revision).file(path_of(name))
 
@@ -141,7 +141,7 @@ class Listing(NamedTuple):
 
 
 def list_files(address: HubAddress) -> Listing:
-    """The names of all files of a repository at a revision; in offline mode, those in the cache.
+    """Return the names of all files of a repository at a revision; in offline mode, those in the cache.
 
     :raises FormatError: S911 to S918
     """
@@ -183,7 +183,7 @@ def listing_cost(address: HubAddress) -> Usage:
 
 
 def _listing(url: str, text: bytes) -> Listing:
-    """The files that a description of a repository lists, without names that no address can contain."""
+    """Return the files that a description of a repository lists, without names that no address can contain."""
     try:
         description = json.loads(text)
         names = [each["rfilename"] for each in description["siblings"][: MOST_FILES + 1]]
@@ -205,7 +205,7 @@ def _is_plain(name: object) -> bool:
 
 
 def _cached_commit(address: HubAddress) -> str | None:
-    """The commit of a revision at the last download; None if there was none."""
+    """Return the commit of a revision at the last download; None if there was none."""
     commit = address.revision
     try:
         if _COMMIT.fullmatch(commit) is None:
@@ -223,7 +223,7 @@ def _cached_files(address: HubAddress, commit: str) -> Iterator[str]:
 
 
 def _folder(address: HubAddress) -> Path:
-    """The folder in which the hub's client keeps a repository."""
+    """Return the folder in which the hub's client keeps a repository."""
     home = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
     )
@@ -232,7 +232,7 @@ def _folder(address: HubAddress) -> Path:
 
 
 def url_of(address: HubAddress) -> str:
-    """The first address of a file of a repository."""
+    """Return the first address of a file of a repository."""
     return _url(address, address.revision)
 
 

@@ -31,7 +31,7 @@ def require_extra(address: str) -> None:
 
 
 def open_remote(text: str) -> RangeSource | str:
-    """The file at an address: a source, or the path of the file in the hub's cache.
+    """Return the file at an address: a source, or the path of the file in the hub's cache.
 
     :raises FormatError: S911 to S918, with the address
     :raises MissingExtra: if the extra [remote] is not installed
@@ -74,7 +74,8 @@ class Found(NamedTuple):
 
 
 def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda names: False) -> Iterator[Found]:
-    """The addresses to check for one address: all GGUF files of a hub's repository or folder; any other address is itself.
+    """Yield the addresses to check for one address: all GGUF files of a hub's repository or folder; any other
+    address is itself.
 
     A name without the ending of a GGUF file may be a folder: then the hub is asked for the files of the repository.
 
@@ -133,7 +134,7 @@ class PinnedFolder(NamedTuple):
 
 
 def pinned_folder(text: str) -> PinnedFolder:
-    """The contents of a hub's repository, or of a folder in it, with one request.
+    """Return the contents of a hub's repository, or of a folder in it, with one request.
 
     The revision is resolved here, so everything that is read with the resulting address has the same commit.
 
@@ -180,7 +181,7 @@ class ContentIdentity(NamedTuple):
 
 
 def identity_of(text: str) -> ContentIdentity | None:
-    """The identity of the file at an address; None if the server does not give it, and for a repository.
+    """Return the identity of the file at an address; None if the server does not give it, and for a repository.
 
     It equals `etag` and `size` of the source of the same address.
 

@@ -54,12 +54,12 @@ _IN_FORCE: ContextVar[Policy | None] = ContextVar("remote policy", default=None)
 
 
 def current() -> Policy:
-    """The current policy."""
+    """Return the current policy."""
     return _IN_FORCE.get() or Policy()
 
 
 def with_numbers(policy: Policy, numbers: Mapping[str, int]) -> Policy:
-    """A policy with other numbers.
+    """Return a policy with other numbers.
 
     :raises ValueError: for an unknown name, or a value below 1
     """
@@ -116,5 +116,5 @@ def require_public(host: str, numeric: str, policy: Policy, redirected: bool = F
 
 
 def refused(reason: str) -> FormatError:
-    """The fault of an address that is not followed; the reason is in words that need no quoting."""
+    """Return the fault of an address that is not followed; the reason is in words that need no quoting."""
     return FormatError(faults.REMOTE_REFUSED, Span(0, 0), reason=TrustedText(reason))

@@ -91,7 +91,9 @@ class Checkpoint(Mapping[str, Stored]):
             require_unchanged(source)
 
     def unchanged(self, data: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
-        """The same bytes; after the last of them, check that no file changed: otherwise the output gets no name."""
+        """Yield the same bytes; after the last of them, check that no file changed: otherwise the output gets no
+        name.
+        """
 
         def make() -> Iterator[bytes]:
             yield from data()
@@ -137,7 +139,7 @@ def _files(
 
 
 def _tensors(source: Source, metadata: dict[str, Any]) -> Iterator[Stored]:
-    """The tensors in the header of a file; each must be inside the file. `metadata` gets its other texts."""
+    """Yield the tensors in the header of a file; each must be inside the file. `metadata` gets its other texts."""
     if source.size < 8:
         raise _malformed(source, f"it has {counted(source.size, 'byte')}, but the length of the header alone takes 8")
     length = int.from_bytes(source.read(0, 8), "little")

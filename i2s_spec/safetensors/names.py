@@ -85,8 +85,8 @@ _GGUF_NAME: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
 
 
 def gguf_name(module: str) -> str | None:
-    """The name in a GGUF file of the weight of a module, such as `model.layers.0.self_attn.q_proj`; None if there is
-    none."""
+    """Return the name in a GGUF file of the weight of a module, such as `model.layers.0.self_attn.q_proj`; None if
+    there is none."""
     if module in WHOLE:
         return f"{WHOLE[module]}.weight"
     match = _NAME.fullmatch(module)
@@ -94,7 +94,7 @@ def gguf_name(module: str) -> str | None:
 
 
 def module_name(tensor: str) -> str | None:
-    """The module for a tensor of a GGUF file; None if checkpoints have none."""
+    """Return the module for a tensor of a GGUF file; None if checkpoints have none."""
     name, dot, end = tensor.rpartition(".")
     if not dot or end != "weight":
         return None
@@ -105,8 +105,8 @@ def module_name(tensor: str) -> str | None:
 
 
 def checkpoint_names(tensor: str) -> list[str]:
-    """The names that a tensor of a GGUF file may have in a checkpoint, with the prefixes `model.language_model.` and
-    `model.` and without; the first one that there is counts."""
+    """Return the names that a tensor of a GGUF file may have in a checkpoint, with the prefixes
+    `model.language_model.` and `model.` and without; the first one that there is counts."""
     if (match := _GGUF_NAME.fullmatch(tensor)) and match[2] in _PARAMETERS:
         return _prefixed(f"model.layers.{match[1]}.{_PARAMETERS[match[2]]}")
     module, _, end = tensor.rpartition(".")
@@ -156,7 +156,8 @@ def tiled_places(file: File, tensor: Tensor) -> NDArray[Any] | None:
 
 
 def heads_that_move(file: File, tensor: str) -> int | None:
-    """The number of heads that the rows of a tensor belong to, if a GGUF file has them in another order; else None.
+    """Return the number of heads that the rows of a tensor belong to, if a GGUF file has them in another order; else
+    None.
 
     :raises ValueError: for an architecture without known checkpoints of this kind, and if the number of heads is not given
     """
@@ -195,12 +196,12 @@ def tiled_heads(net: DeltaNet, word: str) -> NDArray[Any] | None:
 
 
 def to_gguf_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
-    """The rows of a matrix [rows, cols] in the order of a GGUF file that rotates neighbors."""
+    """Return the rows of a matrix [rows, cols] in the order of a GGUF file that rotates neighbors."""
     return _moved(matrix, heads, 2, matrix.shape[0] // heads // 2)
 
 
 def to_checkpoint_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
-    """The rows of a matrix [rows, cols] in the order of a checkpoint, which rotates halves."""
+    """Return the rows of a matrix [rows, cols] in the order of a checkpoint, which rotates halves."""
     return _moved(matrix, heads, matrix.shape[0] // heads // 2, 2)
 
 

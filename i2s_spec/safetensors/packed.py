@@ -108,7 +108,7 @@ class StoredScale(NamedTuple):
 
 
 def stored_scale(scale: float | np.float32, convention: Convention, scale_type: str) -> StoredScale:
-    """The value to store as `weight_scale`, and the scale that results from it.
+    """Return the value to store as `weight_scale`, and the scale that results from it.
 
     :raises ValueError: for a scale that cannot be stored
     """
@@ -125,7 +125,7 @@ def stored_scale(scale: float | np.float32, convention: Convention, scale_type: 
 def packed_tensors(
     module: str, shape: tuple[int, ...], trits: Any, scale: StoredScale, scale_type: str
 ) -> tuple[NewTensor, NewTensor]:
-    """The two tensors of a module.
+    """Return the two tensors of a module.
 
     :param trits: a function that gives int8 trits [rows, cols] when they are written
     :raises ValueError: for a shape that cannot be packed
@@ -142,7 +142,7 @@ def packed_tensors(
 
 
 def packed_rows(trits: NDArray[np.int8]) -> Iterator[bytes]:
-    """The bytes of a packed matrix, some rows at a time; each part is unpacked again and compared."""
+    """Yield the bytes of a packed matrix, some rows at a time; each part is unpacked again and compared."""
     rows, cols = trits.shape
     blocks = trits.reshape(_PER_BYTE, rows // _PER_BYTE, cols)
     for start, stop in _byte_rows(rows, cols):
@@ -154,7 +154,7 @@ def packed_rows(trits: NDArray[np.int8]) -> Iterator[bytes]:
 
 
 def scale_of(weight_scale: np.float32, convention: Convention) -> np.float32:
-    """The scale of I2_S for a `weight_scale`.
+    """Return the scale of I2_S for a `weight_scale`.
 
     :raises ValueError: for 0, NaN and infinities that divide
     """
@@ -174,7 +174,7 @@ def checked_convention(weight_scale: str) -> Convention:
 
 
 def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Convention:
-    """The convention in the config.json beside a checkpoint.
+    """Return the convention in the config.json beside a checkpoint.
 
     :raises ValueError: if there is none, or it says nothing about BitNet
     """

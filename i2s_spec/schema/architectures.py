@@ -169,7 +169,7 @@ class Architecture:
         return self._keys
 
     def key(self, name: str) -> Key:
-        """The key by its name without the prefix, such as `rope.freq_base`."""
+        """Return the key by its name without the prefix, such as `rope.freq_base`."""
         return self.keys[f"{self.prefix}.{name}"]
 
     @cached_property
@@ -189,7 +189,7 @@ class Architecture:
             yield placed(spec, sizes, layer)
 
     def specs(self, h: Hyperparameters) -> Iterator[tuple[TensorSpec, int | None]]:
-        """The declarations of these tensors in the same order, with their layers."""
+        """Yield the declarations of these tensors in the same order, with their layers."""
         specs = [spec for spec in self.with_beside if spec.when not in ("dense", "experts") or h.has(spec.when)]
         in_layers = [spec for spec in specs if spec.per_layer]
         first = specs.index(in_layers[0])
@@ -204,8 +204,8 @@ class Architecture:
                 yield spec, None
 
     def match(self, name: str) -> tuple[TensorSpec, int | None] | None:
-        """The declaration that matches a tensor's name, and its layer; None for a name that the architecture does not
-        have."""
+        """Return the declaration that matches a tensor's name, and its layer; None for a name that the architecture
+        does not have."""
         if self._specs is None:
             self._specs = {spec.name: spec for spec in self.with_beside}
         if name in self._specs and "{" not in name:
@@ -219,7 +219,8 @@ class Architecture:
 
 
 def _in_layer(name: str) -> tuple[int, str] | None:
-    """The layer in a tensor's name and the rest of the name; the number has no leading zero and at most nine digits.
+    """Return the layer in a tensor's name and the rest of the name; the number has no leading zero and at most nine
+    digits.
 
     >>> _in_layer("blk.10.attn_q.weight"), _in_layer("blk.01.attn_q.weight"), _in_layer("blk.0.")
     ((10, 'attn_q.weight'), None, None)
@@ -355,7 +356,7 @@ PREFIXES: Final = tuple(dict.fromkeys(architecture.prefix for architecture in _A
 
 
 def declared_architecture(value: object, keys: Container[str] = (), tensors: Iterable[str] = ()) -> Architecture | None:
-    """The architecture of a file; None if it is not declared.
+    """Return the architecture of a file; None if it is not declared.
 
     If an embedding model and a language model share the value, a file is an embedding model if it states the pooling or
     has a norm before a projection (`*_norm_in.weight`), which only BitNet's embedding models have.
@@ -384,7 +385,7 @@ def _plain(name: str) -> str:
 
 
 def resembles(name: str, others: Iterable[str] = ()) -> str | None:
-    """The architecture that a name seems to mean: one that differs only in case and punctuation, or a bitnet.
+    """Return the architecture that a name seems to mean: one that differs only in case and punctuation, or a bitnet.
 
     :param others: names besides the declared ones
 
@@ -540,7 +541,7 @@ class Hyperparameters(NamedTuple):
         return delta == (when == "delta")
 
     def at(self, layer: int) -> Hyperparameters:
-        """The sizes of one layer."""
+        """Return the sizes of one layer."""
         changed: dict[str, Any] = {name: values[layer] for name, values in self.varying}
         return self._replace(**changed) if changed else self
 
@@ -622,7 +623,7 @@ class Rotation(NamedTuple):
         return name in self.weights
 
     def signs_of(self, width: int) -> tuple[int, ...] | None:
-        """The signs for rows of a width; None if all are +1.
+        """Return the signs for rows of a width; None if all are +1.
 
         :raises RotationError: if other widths have signs and this one has none
         """
@@ -644,7 +645,7 @@ class Rotation(NamedTuple):
 
 
 def declared(metadata: Mapping[str, Any]) -> Rotation | None:
-    """The rotation that metadata declares; None if it has none of the keys.
+    """Return the rotation that metadata declares; None if it has none of the keys.
 
     :raises RotationError: if keys are missing or invalid
     """
@@ -668,7 +669,7 @@ def declared(metadata: Mapping[str, Any]) -> Rotation | None:
 
 
 def _signs(found: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
-    """The vector of signs of each width."""
+    """Return the vector of signs of each width."""
     widths, values = found["sign_widths"], found["sign_values"]
     for name, value in (("sign_widths", widths), ("sign_values", values)):
         if value is None or not len(value):
@@ -699,7 +700,7 @@ def _require_signs(values: Sequence[Any]) -> None:
 
 
 def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) -> Architecture:
-    """The architecture that metadata names.
+    """Return the architecture that metadata names.
 
     :param tensors: names of the file's tensors, which distinguish two architectures with the same name
     :raises FormatError: M001 if it is not declared, M002 or M003 if there is none
@@ -715,7 +716,7 @@ def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) ->
 def hyperparameters(
     metadata: Mapping[str, Any], tokens: int | None = None, architecture: Architecture | None = None
 ) -> Hyperparameters:
-    """The sizes of a model, from its metadata alone, with the defaults of loaders (chapter 3).
+    """Return the sizes of a model, from its metadata alone, with the defaults of loaders (chapter 3).
 
     :param metadata: keys to values as `File.metadata` gives them; nothing else of the file is used
     :param tokens: how many tokens the file lists, if the caller knows it; else they are counted if needed
@@ -765,7 +766,7 @@ def hyperparameters(
 
 
 def _delta_net(file: _Reader, computed: int, layers: int) -> DeltaNet:
-    """The sizes of gated delta nets, and the layers that have one.
+    """Return the sizes of gated delta nets, and the layers that have one.
 
     :param computed: layers of the graph
     """
@@ -789,7 +790,7 @@ def _delta_net(file: _Reader, computed: int, layers: int) -> DeltaNet:
 def local_layers(
     metadata: Mapping[str, Any], architecture: Architecture, layers: int
 ) -> tuple[int, tuple[bool, ...], float | None] | None:
-    """The layers in which a token sees only the last ones (clause 9.5); None if a model has none.
+    """Return the layers in which a token sees only the last ones (clause 9.5); None if a model has none.
 
     :param metadata: keys to values, as for `hyperparameters`
     :returns: how many tokens are seen, whether each layer is one, and the base of the rotation in them where it is one of
@@ -810,7 +811,7 @@ def local_layers(
 
 
 def _vocabulary(file: _Reader, tokens: int | None) -> int:
-    """The number of tokens: the value of the key, else the number of listed tokens."""
+    """Return the number of tokens: the value of the key, else the number of listed tokens."""
     if file.has("vocab_size"):
         return file.count("vocab_size")
     if tokens is None:
@@ -832,7 +833,7 @@ class _Reader:
         return self.key(name) in self.metadata
 
     def span(self, key: str) -> Span:
-        """The span of the value, if the mapping knows it (`File.metadata` does, a dict does not)."""
+        """Return the span of the value, if the mapping knows it (`File.metadata` does, a dict does not)."""
         entry = getattr(self.metadata, "entry", None)
         if entry is None or key not in self.metadata:
             return Span(0, 0, key)
@@ -898,7 +899,7 @@ class _Reader:
 
 
 def _kind(value: Any) -> TrustedText:
-    """The kind of a value, in words, for a message."""
+    """Return the kind of a value, in words, for a message."""
     if isinstance(value, bool):
         return TrustedText("a truth value")
     if isinstance(value, int | float):

@@ -117,7 +117,7 @@ class BlockLayout(NamedTuple):
         return self.scale.nbytes if self.scale.apart else self.type.row_bytes
 
     def find(self, k: int) -> tuple[int, int]:
-        """The values of `byte_of` and `place_of` for element `k` of a block."""
+        """Return the values of `byte_of` and `place_of` for element `k` of a block."""
         part = next(part for part in self.parts if k < part.stop)
         return int(part.byte_of(k, 1, self.block)), int(part.place_of(k, 1, self.block))
 
@@ -231,7 +231,7 @@ SCALES: Final[dict[str, tuple[GroupScale, ...]]] = {
 
 
 def block_layout(type: str) -> BlockLayout:
-    """The layout of a type.
+    """Return the layout of a type.
 
     :raises ValueError: for a type that has none
     """

@@ -95,7 +95,7 @@ class ArrayValue(Construct):  # type: ignore[misc]
 
 @cache
 def values(order: str) -> dict[int, Construct]:
-    """The construct of a value of each type."""
+    """Return the construct of a value of each type."""
     table: dict[int, Construct] = {number: Word(order, code) for number, code in VALUE_FORMATS.items()}
     table[ValueType.STRING] = GgufString(Word(order, "Q"))
     table[ValueType.ARRAY] = ArrayValue(order)
@@ -126,7 +126,7 @@ def _enter_tensor_info(state: ParseState, index: int) -> None:
 
 @cache
 def header(order: str) -> RecordStruct:
-    """The 24 bytes that a file starts with."""
+    """Return the 24 bytes that a file starts with."""
     return RecordStruct(
         "Header",
         "2.2",
@@ -187,7 +187,7 @@ class RestOfFile(Construct):  # type: ignore[misc]
 
 @cache
 def container(order: str) -> RecordStruct:
-    """A whole file."""
+    """Return a whole file."""
     return RecordStruct(
         "File",
         "2.1",
@@ -217,7 +217,7 @@ def container(order: str) -> RecordStruct:
 
 
 def _alignment(file: Any) -> int:
-    """The alignment of a file whose key-values were parsed; the first `general.alignment` counts."""
+    """Return the alignment of a file whose key-values were parsed; the first `general.alignment` counts."""
     for pair in file.key_values:
         if pair.key == ALIGNMENT_KEY:
             span = reading(file).alignment
@@ -250,7 +250,7 @@ def parse(data: bytes, trace: list[FieldNode] | None = None) -> Container:
 
 
 def build(file: Container) -> bytes:
-    """The bytes of a file in the form that `parse` gives; counts and lengths are written unchanged."""
+    """Return the bytes of a file in the form that `parse` gives; counts and lengths are written unchanged."""
     stream = BytesIO()
     container(file.byte_order).build_stream(file, stream)
     return stream.getvalue()
@@ -328,7 +328,7 @@ def is_leaf(node: FieldNode) -> bool:
 
 
 def record_nodes(record: RecordStruct, data: bytes, start: int, path: str) -> list[FieldNode]:
-    """The nodes of one record whose bytes begin at `start`; if `data` ends too early, those before the end."""
+    """Return the nodes of one record whose bytes begin at `start`; if `data` ends too early, those before the end."""
     trace: list[FieldNode] = []
     with suppress(FormatError):  # the scanner has reported the fault already; only the nodes before it are needed
         record.parse_stream(BytesIO(data), reading=ParseState(len(data), trace))
@@ -346,7 +346,7 @@ def record_nodes(record: RecordStruct, data: bytes, start: int, path: str) -> li
 
 
 def header_nodes(read: Read, order: ByteOrder, stop: int) -> list[FieldNode]:
-    """The fields of the header, in a file that starts with the magic."""
+    """Return the fields of the header, in a file that starts with the magic."""
     return record_nodes(header(order), read(0, stop), 0, "header")
 
 
@@ -363,14 +363,14 @@ def key_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) ->
 
 
 def info_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[FieldNode]:
-    """The tensor info between `start` and `stop`."""
+    """Return the tensor info between `start` and `stop`."""
     return record_nodes(tensor_info(order), read(start, min(stop - start, LONGEST_HEAD)), start, path)
 
 
 def value_nodes(
     read: Read, order: ByteOrder, kind: int, start: int, stop: int, path: str, scope: Scope
 ) -> Iterator[FieldNode]:
-    """The value of a key-value of type `kind`, from `start` to `stop`."""
+    """Yield the value of a key-value of type `kind`, from `start` to `stop`."""
     field = key_value(order).fields[2]
     if kind == ValueType.STRING:
         yield from _text(read, order, start, stop, path, field)
@@ -411,7 +411,8 @@ def numbers(
 def _items(
     read: Read, order: ByteOrder, kind: int, count: int, start: int, stop: int, path: str, scope: Scope
 ) -> Generator[FieldNode, None, tuple[int, int]]:
-    """The elements of an array whose first is at `start`; returns how far the walk came, in bytes and in elements.
+    """Yield the elements of an array whose first is at `start`; returns how far the walk came, in bytes and in
+    elements.
 
     The index does not hold the ends of nested arrays, so a nested array that is not walked to its end ends the walk.
     """
@@ -453,7 +454,7 @@ def _items(
 
 
 def _text(read: Read, order: ByteOrder, start: int, stop: int, path: str, field: Field | None) -> Iterator[FieldNode]:
-    """A string from `start` to `stop`: its length and its text."""
+    """Yield a string from `start` to `stop`: its length and its text."""
     length = stop - start - 8
     yield FieldNode(
         f"{path}.length", start, start + 8, struct.unpack(order_prefix(order) + "Q", read(start, 8))[0], None

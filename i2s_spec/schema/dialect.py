@@ -102,7 +102,7 @@ class CodeMap(NamedTuple):
     known_as: str
 
     def code_of(self, trit: int) -> int:
-        """The code of -1, 0 or +1."""
+        """Return the code of -1, 0 or +1."""
         return self.trits.index(trit)
 
     @property
@@ -221,7 +221,7 @@ ALIASES: Final = {"canonical": CANONICAL}
 
 
 def parse(dialect: str | Dialect) -> Dialect:
-    """The dialect with a name such as `interleave-64` or `interleave-128/offset-1/replicated-8`.
+    """Return the dialect with a name such as `interleave-64` or `interleave-128/offset-1/replicated-8`.
 
     Omitted parts are canonical. A `Dialect` is returned unchanged, so that functions may accept either.
 

@@ -43,21 +43,21 @@ class ExpressionScope:
         self.variables: dict[str, int] = {}
 
     def name(self, name: str) -> Any:
-        """The value of a name.
+        """Return the value of a name.
 
         :raises UnknownValue: if there is none
         """
         raise UnknownValue(name)
 
     def element(self, name: str, index: int) -> Any:
-        """The value of an element of an array.
+        """Return the value of an element of an array.
 
         :raises UnknownValue: if there is none
         """
         raise UnknownValue(name)
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A function by its name.
+        """Return a function by its name.
 
         :raises UnknownValue: if there is none
         """
@@ -99,7 +99,7 @@ class Expression:
         self.names = frozenset(names)
 
     def __call__(self, scope: ExpressionScope) -> Any:
-        """The value in a scope.
+        """Return the value in a scope.
 
         :raises UnknownValue: if it is not known
         """
@@ -117,7 +117,7 @@ class Expression:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Expression:
-    """The expression that a text declares.
+    """Return the expression that a text declares.
 
     :raises ValueError: if the text holds anything that is not understood
     """
@@ -125,7 +125,7 @@ def compiled(text: str) -> Expression:
 
 
 def _read(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
-    """A function that computes a node.
+    """Return a function that computes a node.
 
     :param names: gets the names that are not bound
     :param bound: the parameters of functions around the node
@@ -190,7 +190,7 @@ def _binary(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
 
 
 def _bounded(value: Any) -> Any:
-    """A value, unless it is an integer beyond all sizes: factors of a file could make it grow without end."""
+    """Return a value, unless it is an integer beyond all sizes: factors of a file could make it grow without end."""
     if isinstance(value, int) and value.bit_length() > _BITS:
         raise UnknownValue
     return value

@@ -188,7 +188,7 @@ GONE: Final = REMOTE | {CHANGED.code, UNREADABLE.code}
 
 
 def exit_code_of(code: str) -> int:
-    """The exit code of the command line for a fault that stops the reading of an input."""
+    """Return the exit code of the command line for a fault that stops the reading of an input."""
     return EXIT_REMOTE if code in REMOTE else EXIT_INPUT
 
 
@@ -225,7 +225,7 @@ ByteOrder = Literal["little", "big"]
 
 
 def order_prefix(order: str) -> Literal["<", ">"]:
-    """The prefix for a byte order in formats of `struct` and dtypes of NumPy."""
+    """Return the prefix for a byte order in formats of `struct` and dtypes of NumPy."""
     return "<" if order == "little" else ">"
 
 
@@ -286,7 +286,7 @@ def counts(tensors: int, keys: int, size: int) -> None:
 
 
 def alignment(value_type: int, value: object, type_span: Span) -> int:
-    """The alignment that `general.alignment` sets: a u32, a power of two, at most the limit (clause 2.7).
+    """Return the alignment that `general.alignment` sets: a u32, a power of two, at most the limit (clause 2.7).
 
     `type_span` is the span of the value's type; the value follows it.
     """

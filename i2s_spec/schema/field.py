@@ -54,13 +54,13 @@ class ParseState:
 
 
 def reading(context: Any) -> ParseState:
-    """The `ParseState` of the parse that `context` belongs to."""
+    """Return the `ParseState` of the parse that `context` belongs to."""
     found: ParseState = context["_params"]["reading"]  # by key: attribute access of a Container takes twice as long
     return found
 
 
 def joined(path: str, name: str) -> str:
-    """The path of a field inside a record, without construct's own roots such as `(parsing)`."""
+    """Return the path of a field inside a record, without construct's own roots such as `(parsing)`."""
     return name if path.startswith("(") else f"{path}.{name}"
 
 

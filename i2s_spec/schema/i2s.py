@@ -26,7 +26,7 @@ BITS: Final = ("7:6", "5:4", "3:2", "1:0")
 
 @cache
 def tail(order: str) -> RecordStruct:
-    """The 32 bytes after the payload."""
+    """Return the 32 bytes after the payload."""
     return RecordStruct(
         "Tail",
         "6.1",
@@ -37,7 +37,7 @@ def tail(order: str) -> RecordStruct:
 
 @cache
 def extent(order: str, elements: int = 0) -> RecordStruct:
-    """A whole I2_S tensor with this number of elements: floor(n/4) bytes of codes, then the tail."""
+    """Return a whole I2_S tensor with this number of elements: floor(n/4) bytes of codes, then the tail."""
     payload = Bytes(elements // CODES_PER_BYTE)
     return RecordStruct(
         "I2S",
@@ -62,18 +62,18 @@ def parse(data: bytes, elements: int, order: str = "little") -> Container:
 
 
 def build(tensor: Any, order: str = "little") -> bytes:
-    """The bytes of a tensor in the form that `parse` gives."""
+    """Return the bytes of a tensor in the form that `parse` gives."""
     data: bytes = extent(order, len(tensor.payload) * CODES_PER_BYTE).build(tensor)
     return data
 
 
 def codes_of(byte: int) -> tuple[int, int, int, int]:
-    """The four codes in a byte, bits 7:6 first."""
+    """Return the four codes in a byte, bits 7:6 first."""
     return byte >> 6, byte >> 4 & 3, byte >> 2 & 3, byte & 3
 
 
 def elements_of(byte: int, layout: Layout = CANONICAL.layout) -> tuple[int, ...]:
-    """The flat, row-major elements whose codes byte `byte` of a payload holds, bits 7:6 first (clause 5.3).
+    """Return the flat, row-major elements whose codes byte `byte` of a payload holds, bits 7:6 first (clause 5.3).
 
     :param layout: one whose blocks follow each other in the flattened tensor
     """
@@ -83,7 +83,7 @@ def elements_of(byte: int, layout: Layout = CANONICAL.layout) -> tuple[int, ...]
 
 @cache
 def _block(layout: Layout) -> tuple[tuple[int, ...], ...]:
-    """The four elements of each byte of a block, by the layout's formulas."""
+    """Return the four elements of each byte of a block, by the layout's formulas."""
     if layout.row_block > 1:
         raise ValueError(f"the elements of a byte depend on the shape in layout {layout}")
     place = {(layout.byte_of(k, 1, layout.block), layout.shift_of(k, 1, layout.block)): k for k in range(layout.block)}

@@ -85,7 +85,7 @@ def _norm_in(name: str, width: str) -> TensorSpec:
 
 
 def _half(spec: TensorSpec) -> TensorSpec:
-    """The same norm in the form that embedding models store."""
+    """Return the same norm in the form that embedding models store."""
     return spec._replace(types=HALF_NORM_TYPES)
 
 
@@ -151,7 +151,7 @@ BESIDE: Final = (
 
 
 def beside(weight: TensorSpec) -> Iterator[TensorSpec]:
-    """The declarations of what may stand beside a weight."""
+    """Yield the declarations of what may stand beside a weight."""
     if weight.role in ("projection", "head"):
         name = weight.name.removesuffix(".weight")
         ne = weight.ne[-1:] if "experts" in weight.ne else ("one",)
@@ -253,7 +253,7 @@ QWEN3_LM: Final = (
 
 
 def _in(when: str, *specs: TensorSpec) -> tuple[TensorSpec, ...]:
-    """The same tensors in some layers only."""
+    """Return the same tensors in some layers only."""
     return tuple(spec._replace(when=when) for spec in specs)
 
 

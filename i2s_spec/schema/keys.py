@@ -63,7 +63,7 @@ class Key(NamedTuple):
     tolerated: tuple[str, ...] = ()
 
     def of(self, architecture: str) -> Key:
-        """The name of the key in a file of that architecture."""
+        """Return the name of the key in a file of that architecture."""
         return self._replace(name=self.name.replace("{arch}", architecture)) if "{arch}" in self.name else self
 
 
@@ -101,7 +101,7 @@ OWN_FILE_TYPES: Final = {"I2_SR": 41}
 
 
 def file_type_of(kind: str) -> int | None:
-    """The file type for files whose matrices mostly have a type; None if there is no number for it."""
+    """Return the file type for files whose matrices mostly have a type; None if there is no number for it."""
     return OWN_FILE_TYPES.get(kind) or next((number for number, name in FILE_TYPES.items() if name == kind), None)
 
 

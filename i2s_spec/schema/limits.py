@@ -73,7 +73,7 @@ _IN_FORCE: Final[ContextVar[Mapping[str, int]]] = ContextVar("limits", default=_
 
 
 def __getattr__(attribute: str) -> int:
-    """The current bound, for the names in `NAMED`."""
+    """Return the current bound, for the names in `NAMED`."""
     try:
         return _IN_FORCE.get()[attribute]
     except KeyError:

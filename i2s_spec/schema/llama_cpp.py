@@ -173,7 +173,7 @@ class Table:
         return f"llama.cpp at {self.commit[:7]}"
 
     def architecture(self, name: str) -> LoaderArchitecture | None:
-        """The rows of an architecture; None if the loader loads no such model."""
+        """Return the rows of an architecture; None if the loader loads no such model."""
         entry = self._data["arch"].get(name)
         if entry is None:
             return None
@@ -207,7 +207,8 @@ class Table:
         return re.compile(rf"(?s)(.*)\.({suffixes})"), elements
 
     def scale_of(self, name: str) -> tuple[str, str] | None:
-        """The weight that a scale tensor belongs to, without `.weight`, and how many elements it has, as an expression.
+        """Return the weight that a scale tensor belongs to, without `.weight`, and how many elements it has, as an
+        expression.
 
         >>> table().scale_of("blk.1.ffn_up.scale"), table().scale_of("blk.1.attn_norm.scale")
         (('blk.1.ffn_up', '1'), None)
@@ -239,7 +240,7 @@ class Table:
 
 
 def _numbered(name: str) -> str:
-    """A tensor's name with `{i}` for the number of a layer."""
+    """Return a tensor's name with `{i}` for the number of a layer."""
     return re.sub(r"(?<=\.)\d+(?=\.)", "{i}", name, count=1)
 
 
@@ -264,7 +265,7 @@ def _condition(row: Sequence[Any]) -> LoaderCondition:
 
 @cache
 def table() -> Table:
-    """The table, read once."""
+    """Return the table, read once."""
     import json
     import zlib
 
@@ -290,10 +291,10 @@ class Contents(Protocol):
     tokens: int | None
 
     def value(self, key: str) -> KeyContents | None:
-        """A key's value; None if there is none."""
+        """Return a key's value; None if there is none."""
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
-        """The shape of a tensor in ggml's order; None if there is none."""
+        """Return the shape of a tensor in ggml's order; None if there is none."""
 
 
 class Demand(NamedTuple):
@@ -429,7 +430,7 @@ class Demands(ExpressionScope):
     # --- what is asked ---
 
     def evaluate(self, expression: Expression, loops: Iterable[Loop] = ()) -> Any:
-        """The value of an expression inside loops, `UnknownValue` (the class) if it is not known.
+        """Return the value of an expression inside loops, `UnknownValue` (the class) if it is not known.
 
         An expression without the variable of a loop is evaluated once.
         """
@@ -445,7 +446,7 @@ class Demands(ExpressionScope):
         return value
 
     def passes(self, loops: Sequence[Loop]) -> Iterator[int | None]:
-        """The passes of loops, while whose variables are set; each gives the value of the first variable.
+        """Yield the passes of loops, while whose variables are set; each gives the value of the first variable.
 
         :raises UnknownValue: if it is not known how many there are, or there are more than any model has
         """
@@ -463,7 +464,7 @@ class Demands(ExpressionScope):
             self.variables.pop(name, None)
 
     def tensors(self) -> Iterator[Demand]:
-        """The tensors that the loader asks for, or takes if they are there, in its order.
+        """Yield the tensors that the loader asks for, or takes if they are there, in its order.
 
         While the caller has one, `flags` and `shapes` of it can be asked.
         """
@@ -499,7 +500,7 @@ class Demands(ExpressionScope):
         return None if value is UnknownValue else int(value)
 
     def shapes(self, demand: Demand) -> list[tuple[int, ...]]:
-        """The shapes that the loader takes, in ggml's order; none if they are not known."""
+        """Return the shapes that the loader takes, in ggml's order; none if they are not known."""
         row, shapes = demand.row, []
         for expression in (row.shapes, *row.others):
             value = self.evaluate(expression, row.loops)
@@ -509,14 +510,16 @@ class Demands(ExpressionScope):
         return shapes
 
     def keys_read(self) -> Iterator[KeyRow]:
-        """The keys that the loader reads in this file."""
+        """Yield the keys that the loader reads in this file."""
         for key in self.architecture.keys:
             guard = self.evaluate(key.guard)
             if guard is not UnknownValue and guard:
                 yield key
 
     def broken(self) -> Iterator[LoaderCondition]:
-        """The conditions that do not hold; each once. A number of layers beyond the most that any loader supports is one."""
+        """Yield the conditions that do not hold; each once. A number of layers beyond the most that any loader
+        supports is one.
+        """
         for condition in self.architecture.conditions:
             try:
                 for _ in self.passes(condition.loops):
@@ -568,7 +571,7 @@ def takes(key: KeyRow, value: KeyContents) -> bool:
 
 
 def types_taken(key: KeyRow) -> tuple[str, ...]:
-    """The types that the loader takes for a key, in the usual notation, the plain one first."""
+    """Return the types that the loader takes for a key, in the usual notation, the plain one first."""
     scalar = () if key.form == "array" else (key.type,)
     elements = _LIKE.get(key.type, (key.type,))[:2] if key.form in ("array", "either") else ()
     return (*scalar, *(f"arr[{element}]" for element in elements))
@@ -601,7 +604,7 @@ _READ: Final = (
 
 
 def in_words(text: str, defaults: bool = False) -> str:
-    """An expression with the names of keys in place of the calls that look them up.
+    """Return an expression with the names of keys in place of the calls that look them up.
 
     :param defaults: say what counts where a key is missing, unless it is a number
 
@@ -619,7 +622,7 @@ def in_words(text: str, defaults: bool = False) -> str:
 
 
 def _with_keys(text: str, defaults: bool) -> str:
-    """A text with keys in place of the calls that look them up, whatever is nested in these."""
+    """Return a text with keys in place of the calls that look them up, whatever is nested in these."""
     while found := _LOOKED_UP.search(text):
         first = last = found.end()
         depth = 1

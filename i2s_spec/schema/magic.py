@@ -59,7 +59,9 @@ EMBEDDABLE: Final = (
 
 
 def not_gguf(head: bytes, size: int) -> FormatError | None:
-    """The fault of a file whose first bytes are `head` (`faults.HEAD` of them) and whose size is `size`; None for GGUF."""
+    """Return the fault of a file whose first bytes are `head` (`faults.HEAD` of them) and whose size is `size`; None
+    for GGUF.
+    """
     if size == 0:
         return FormatError(faults.EMPTY_FILE, Span(0, 0, "header"))
     start = head[:4]

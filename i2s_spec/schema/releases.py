@@ -117,7 +117,7 @@ RELEASES: Final[tuple[Release, ...]] = (
 
 
 def by_size(size: int) -> tuple[Release, ...]:
-    """The releases whose whole file has exactly this many bytes."""
+    """Return the releases whose whole file has exactly this many bytes."""
     return tuple(release for release in RELEASES if release.size == size)
 
 

@@ -240,7 +240,7 @@ class Runtime(NamedTuple):
 
 
 def _loader(source: str) -> tuple[tuple[str, str], ...]:
-    """A loader of llama.cpp's family, which makes all checks."""
+    """Return a loader of llama.cpp's family, which makes all checks."""
     return tuple((check, source) for check in ("keys", "vocabulary", "missing", "shape", "count"))
 
 

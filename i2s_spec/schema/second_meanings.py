@@ -182,12 +182,12 @@ SECOND: Final = (
 
 @cache
 def of_number(number: int) -> tuple[SecondMeaning, ...]:
-    """The second meanings of a number."""
+    """Return the second meanings of a number."""
     return tuple(each for each in SECOND if each.number == number)
 
 
 def of_type(kind: TensorType | None) -> SecondMeaning | None:
-    """The second meaning that a type is; None for a type of `types`."""
+    """Return the second meaning that a type is; None for a type of `types`."""
     if kind is None or kind.number not in SECOND_NUMBERS:
         return None
     return next((each for each in of_number(kind.number) if each.type is kind), None)

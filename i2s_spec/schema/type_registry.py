@@ -572,7 +572,7 @@ def telling(meaning: Meaning) -> str:
 def fitting(
     number: int, ne: Sequence[int], room: int, alignment: int = 32, keys: Collection[str] = ()
 ) -> tuple[Meaning, ...]:
-    """The possible meanings of a tensor type's number for a tensor of a file.
+    """Return the possible meanings of a tensor type's number for a tensor of a file.
 
     :param ne: its shape, in ggml's order
     :param room: bytes until the next tensor begins, or until the file ends
@@ -659,7 +659,9 @@ class LineageMeaning(NamedTuple):
 
 
 def _in_files(meanings: Iterable[Meaning]) -> tuple[LineageMeaning, ...]:
-    """The meanings that a file of today may have: those that programs still write, and BitNet's before its release."""
+    """Return the meanings that a file of today may have: those that programs still write, and BitNet's before its
+    release.
+    """
     found = (each for each in meanings if each.files and (each.is_current or each.program.startswith(BITNET + " ")))
     return tuple(LineageMeaning(each.name, each.program, each.tensors) for each in found)
 
@@ -686,7 +688,9 @@ def file_types(number: int) -> tuple[LineageMeaning, ...]:
 
 
 def file_types_of(kind: str) -> tuple[int, ...]:
-    """The numbers of files whose layers mostly have a type: the one that is named after it, else those of mixtures."""
+    """Return the numbers of files whose layers mostly have a type: the one that is named after it, else those of
+    mixtures.
+    """
     if kind in COMMON.values():
         return (next(number for number, name in COMMON.items() if name == kind),)
     numbers = sorted({*FILE_TYPES, *COMMON})
@@ -695,7 +699,7 @@ def file_types_of(kind: str) -> tuple[int, ...]:
 
 
 def file_type_words(number: int) -> str:
-    """The meaning of a value of `general.file_type` in each lineage."""
+    """Return the meaning of a value of `general.file_type` in each lineage."""
     meanings = file_types(number)
     if not meanings:
         return "unknown"
@@ -716,5 +720,5 @@ def tensor_types(number: int) -> tuple[LineageMeaning, ...]:
 
 
 def tensor_type_words(number: int) -> str:
-    """The meaning of a tensor type's number in each lineage."""
+    """Return the meaning of a tensor type's number in each lineage."""
     return ", ".join(f"{meaning.name} to {meaning.whose}" for meaning in tensor_types(number))

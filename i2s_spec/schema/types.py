@@ -250,7 +250,7 @@ def reading(
     alignment: int = 32,
     common: TensorType | None = None,
 ) -> TensorType | None:
-    """The type that a number means for a tensor of `ne` elements with `room` bytes until the next tensor.
+    """Return the type that a number means for a tensor of `ne` elements with `room` bytes until the next tensor.
 
     If forks use one number for several types, the type whose padded size is exactly `room` is meant; without that
     evidence, the first declared one. A small tensor may fit several types: then `common`, the type of most tensors of
@@ -270,7 +270,8 @@ def reading(
 def common_reading(
     number: int, tensors: Iterable[tuple[Sequence[int], int | None]], alignment: int = 32
 ) -> TensorType | None:
-    """The type that a number means in a file: small tensors fit several types, but all tensors of a file have the same one.
+    """Return the type that a number means in a file: small tensors fit several types, but all tensors of a file have
+    the same one.
 
     :param tensors: shape and room of each tensor with the number; None for a room that is not known
     :returns: the type that most tensors fit, the first of equals; None for an undefined number
@@ -292,5 +293,5 @@ def fits(kind: TensorType, ne: Sequence[int], room: int, alignment: int = 32) ->
 
 
 def padded(size: int, alignment: int) -> int:
-    """The next multiple of `alignment` at or after `size`."""
+    """Return the next multiple of `alignment` at or after `size`."""
     return -(-size // alignment) * alignment

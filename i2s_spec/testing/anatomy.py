@@ -86,15 +86,15 @@ class Anatomy:
         )
 
     def number(self, leaf: FieldNode) -> int:
-        """The bytes of a field as an unsigned number."""
+        """Return the bytes of a field as an unsigned number."""
         return int.from_bytes(self.data[leaf.start : leaf.stop], self.order)
 
     def packed(self, value: int, width: int) -> bytes:
-        """A number as the bytes of a field; it wraps to the field's width."""
+        """Return a number as the bytes of a field; it wraps to the field's width."""
         return (value % (1 << 8 * width)).to_bytes(width, self.order)
 
     def replaced(self, start: int, stop: int, new: bytes, again: bool = True) -> bytes:
-        """The bytes with those from `start` to `stop` replaced.
+        """Return the bytes with those from `start` to `stop` replaced.
 
         :param again: if the header becomes longer or shorter, whether to adapt its padding, so that the data section
         stays aligned; if not, everything after it moves unchanged
@@ -228,7 +228,7 @@ _FLOAT64: Final = tuple(
 
 
 def edges(width: int) -> Iterator[int]:
-    """The edge values of an unsigned or signed field of `width` bytes, each once, smallest first."""
+    """Yield the edge values of an unsigned or signed field of `width` bytes, each once, smallest first."""
     top = 1 << 8 * width
     found = {0, 1, 2, top - 1, top - 2, top // 2, top // 2 - 1}
     for bits in _BITS:
@@ -269,6 +269,8 @@ def lies(anatomy: Anatomy, leaf: FieldNode) -> Iterator[tuple[int, str]]:
 
 
 def floats(width: int, order: str) -> Iterator[bytes]:
-    """The bytes of edge values of floats: zeros, infinities, quiet and signalling NaN, subnormals, the largest."""
+    """Yield the bytes of edge values of floats: zeros, infinities, quiet and signalling NaN, subnormals, the
+    largest.
+    """
     for raw in {4: _FLOAT32, 8: _FLOAT64}.get(width, ()):
         yield raw if order == "big" else raw[::-1]

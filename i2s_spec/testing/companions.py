@@ -66,7 +66,7 @@ class Companion(Model):
         return name.encode()
 
     def key(self, name: str, label: str, value: Any) -> Companion:
-        """The file with one more key, whose type is given in the usual notation."""
+        """Return the file with one more key, whose type is given in the usual notation."""
         kind = _WRITTEN[label]
         if label.startswith("arr"):
             self.keys.append(key_value(name.encode(), ValueType.ARRAY, array(kind, value)))
@@ -75,7 +75,7 @@ class Companion(Model):
         return self
 
     def floats(self, name: str, *ne: int, value: float = 0.5) -> Companion:
-        """The file with one more tensor of F32."""
+        """Return the file with one more tensor of F32."""
         count = 1
         for n in ne:
             count *= n
@@ -167,7 +167,7 @@ class Companion(Model):
 
 
 def encoder_of(type: str) -> str:
-    """The encoder that a type of projector belongs to, by the tensors and keys that it needs."""
+    """Return the encoder that a type of projector belongs to, by the tensors and keys that it needs."""
     row = kinds.projector_table()["types"].get(type, {})
     asked = " ".join(
         [*row.get("keys", {}), *row.get("optional", {}), *(each["names"] for each in row.get("tensors", ()))]

@@ -68,7 +68,7 @@ def _schema_value(kind: int, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value in a comparable form: arrays as lists, NaN as a word."""
+    """Return a value in a comparable form: arrays as lists, NaN as a word."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
@@ -107,7 +107,7 @@ class Vanishing(BufferSource):
         super().readinto(start, buffer)
 
     def changed(self) -> str | None:
-        """The check that the linter makes at its end."""
+        """Return the check that the linter makes at its end."""
         self.reported = self.reads < 0
         return "it has gone" if self.reported else None
 

@@ -228,7 +228,7 @@ def add_key(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 
 def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Mutation | None:
-    """A record of another file of the same byte order is put into this one, or replaces one."""
+    """Return a record of another file of the same byte order is put into this one, or replaces one."""
     sections = [name for name, records in donor.records.items() if records and anatomy.records[name]]
     if not sections or donor.order != anatomy.order:
         return None
@@ -251,7 +251,7 @@ def _declared() -> tuple[tuple[bytes, tuple[str, ...]], ...]:
 
 
 def new_key(order: str, chance: Random) -> bytes:
-    """The bytes of a random key-value record."""
+    """Return the bytes of a random key-value record."""
     name, types = chance.choice(_declared())
     if chance.random() < 1 / 6:
         name, types = ALIGNMENT_KEY, ("u32",)
@@ -293,7 +293,7 @@ def _following(anatomy: Anatomy, data: bytes, section: str, by: int, chance: Ran
 
 
 def without(data: bytes, section: str, index: int) -> bytes:
-    """A file without one of its records: the count is updated, the data of a tensor stay.
+    """Return a file without one of its records: the count is updated, the data of a tensor stay.
 
     :param section: `key_values` or `tensor_infos`
     """
@@ -327,14 +327,16 @@ _SHAPES = (
 
 
 def begun(order: str = "little") -> bytes:
-    """A file that is only a header, as a starting point."""
+    """Return a file that is only a header, as a starting point."""
     header = Container(magic=b"GGUF", version=3, tensor_count=0, key_count=0)
     built: bytes = container.header(order).build(header)
     return built
 
 
 def laid_out(file: Container, contents: Iterable[bytes], alignment: int = limits.DEFAULT_ALIGNMENT) -> bytes:
-    """A file of these records with the tensors' bytes one after the other; counts, offsets and padding are updated."""
+    """Return a file of these records with the tensors' bytes one after the other; counts, offsets and padding are
+    updated.
+    """
     data = b""
     for info, content in zip(file.tensor_infos, contents, strict=True):
         info.offset = len(data)
@@ -347,7 +349,7 @@ def laid_out(file: Container, contents: Iterable[bytes], alignment: int = limits
 
 
 def contents_of(file: File) -> list[bytes]:
-    """The bytes of every tensor, as far as the file has them."""
+    """Return the bytes of every tensor, as far as the file has them."""
     return [
         bytes(file.source.read(start, max(0, min(stop, file.size) - start)))
         for start, stop in (_extent(file, i) for i in range(file.index.tensors))
@@ -493,7 +495,7 @@ def behind(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 
 def _opened(anatomy: Anatomy) -> tuple[Any, list[bytes]] | None:
-    """A new copy of the records of a file, and the bytes of its tensors."""
+    """Return a new copy of the records of a file, and the bytes of its tensors."""
     if not anatomy.sound:
         return None
     try:

@@ -57,7 +57,9 @@ def mutate(data: bytes, seed: int | str, max_size: int | None = None) -> bytes:
 
 
 def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Mutation:
-    """The same with a random generator, and a description: the sentences of all changes, the path of the last."""
+    """Return the same with a random generator, and a description: the sentences of all changes, the path of the
+    last.
+    """
     done: list[str] = []
     path = ""
     steps = 1
@@ -89,7 +91,7 @@ def _once(data: bytes, chance: Random, max_size: int | None) -> Mutation:
 
 
 def applied(function: Operator, anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The result of an operator; None if the file ends too early for it."""
+    """Return the result of an operator; None if the file ends too early for it."""
     try:
         return function(anatomy, chance)
     except FormatError:
@@ -97,7 +99,7 @@ def applied(function: Operator, anatomy: Anatomy, chance: Random) -> Mutation | 
 
 
 def crossover(first: bytes, second: bytes, seed: int | str, max_size: int | None = None) -> bytes:
-    """A file made from two: a record of the second in the first, or the head of one with the rest of the other.
+    """Return a file made from two: a record of the second in the first, or the head of one with the rest of the other.
 
     :param max_size: longest result in bytes
     """
@@ -121,7 +123,7 @@ def custom_crossover(first: bytes, second: bytes, max_size: int, seed: int) -> b
 
 
 def truncations(data: bytes) -> Iterator[Mutation]:
-    """The file cut at every position where a field begins or ends, and one byte before."""
+    """Yield the file cut at every position where a field begins or ends, and one byte before."""
     for end in sorted({at - back for at in dissect(data).boundaries for back in (0, 1)}):
         if 0 <= end < len(data):
             yield Mutation(data[:end], f"cut at byte {end}")

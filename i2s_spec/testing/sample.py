@@ -41,23 +41,25 @@ ByteOrder = Literal["little", "big"]
 
 
 def key_value(key: bytes, kind: ValueType, value: Any) -> Container:
-    """A key-value record; `value` in the schema's form (bytes for strings)."""
+    """Return a key-value record; `value` in the schema's form (bytes for strings)."""
     return Container(key=key, type=int(kind), value=value)
 
 
 def array(element: ValueType, items: Iterable[Any]) -> Container:
-    """An array value."""
+    """Return an array value."""
     items = list(items)
     return Container(type=int(element), count=len(items), items=items)
 
 
 def tensor_info(name: bytes, ne: tuple[int, ...], number: int, offset: int) -> Container:
-    """A tensor info record; `ne` in ggml's order."""
+    """Return a tensor info record; `ne` in ggml's order."""
     return Container(name=name, n_dims=len(ne), ne=list(ne), type=number, offset=offset)
 
 
 def i2s_bytes(weights: int, scale: float = 0.75, order: ByteOrder = "little") -> bytes:
-    """A canonical I2_S tensor of `weights` elements: a fixed pattern of the codes 0, 1 and 2, the scale, 28 zeros."""
+    """Return a canonical I2_S tensor of `weights` elements: a fixed pattern of the codes 0, 1 and 2, the scale, 28
+    zeros.
+    """
     payload = bytes(
         (0x15, 0x4A, 0x56, 0x29, 0x58, 0xA4, 0x62, 0x90, 0x88, 0x40, 0x21)[i % 11] for i in range(weights // 4)
     )
@@ -85,11 +87,11 @@ class Draft:
         return self._data
 
     def span(self, path: str) -> tuple[int, int]:
-        """The bytes of a field, by its path in the schema."""
+        """Return the bytes of a field, by its path in the schema."""
         return self._spans[path]
 
     def records(self) -> Container:
-        """The sound file as records; a new copy at every call."""
+        """Return the sound file as records; a new copy at every call."""
         floats = struct.pack(order_prefix(self.order) + "8f", *(1 + i / 8 for i in range(8)))
         parts = [
             (b"embedding.weight", (8, 1), "F32", floats),
@@ -133,18 +135,18 @@ class Draft:
         return file
 
     def built(self, file: Container, alignment: int = 32) -> bytes:
-        """The bytes of changed records, laid out again."""
+        """Return the bytes of changed records, laid out again."""
         return container.build(self.relaid(file, alignment))
 
     def patch(self, path: str, data: bytes) -> bytes:
-        """The sound file with the bytes of one field overwritten."""
+        """Return the sound file with the bytes of one field overwritten."""
         start, stop = self._spans[path]
         if len(data) != stop - start:
             raise ValueError(f"{path} has {counted(stop - start, 'byte')}, not {len(data)}")
         return self._data[:start] + data + self._data[stop:]
 
     def number(self, path: str, value: int) -> bytes:
-        """The sound file with another number in one field; the value wraps to the field's width."""
+        """Return the sound file with another number in one field; the value wraps to the field's width."""
         start, stop = self._spans[path]
         width = stop - start
         return self.patch(path, (value % (1 << 8 * width)).to_bytes(width, self.order))
@@ -152,7 +154,7 @@ class Draft:
 
 @cache
 def _made(architecture: str, order: ByteOrder, layers: int) -> Container:
-    """The records of a small model that `new` makes."""
+    """Return the records of a small model that `new` makes."""
     target = io.BytesIO()
     new(target, architecture, layers=layers, vocab=ARCHITECTURES[architecture].small_vocab, byte_order=order)
     return container.parse(target.getvalue())
@@ -205,20 +207,20 @@ class Model:
         return any(pair.key == self._full(name) for pair in self.keys)
 
     def place(self, name: str) -> int:
-        """The row of a key."""
+        """Return the row of a key."""
         return next(i for i, pair in enumerate(self.keys) if pair.key == self._full(name))
 
     def pair(self, name: str) -> Container:
-        """A key with its type and value; both can be changed."""
+        """Return a key with its type and value; both can be changed."""
         return self.keys[self.place(name)]
 
     def add(self, name: str, kind: ValueType, value: Any) -> Self:
-        """The model with one more key."""
+        """Return the model with one more key."""
         self.keys.append(key_value(self._full(name), kind, value))
         return self
 
     def set(self, name: str, value: Any, kind: ValueType | None = None) -> Self:
-        """The model with another value or type of a key."""
+        """Return the model with another value or type of a key."""
         pair = self.pair(name)
         pair.value = value
         if kind is not None:
@@ -226,13 +228,13 @@ class Model:
         return self
 
     def drop(self, *names: str) -> Self:
-        """The model without some keys."""
+        """Return the model without some keys."""
         gone = {self._full(name) for name in names}
         self.keys = [pair for pair in self.keys if pair.key not in gone]
         return self
 
     def split(self, *sizes: int, all_keys: bool = False) -> list[bytes]:
-        """The model as the files of its parts (clause 2.8).
+        """Return the model as the files of its parts (clause 2.8).
 
         :param sizes: how many tensors each part has
         :param all_keys: whether every part has the keys of the model, as some writers do, not only the first
@@ -252,25 +254,25 @@ class Model:
         return files
 
     def items(self, name: str) -> list[Any]:
-        """The elements of an array, which can be changed; the count is updated."""
+        """Return the elements of an array, which can be changed; the count is updated."""
         items: list[Any] = self.pair(name).value["items"]
         return items
 
     def row(self, name: str) -> int:
-        """The row of a tensor in the table."""
+        """Return the row of a tensor in the table."""
         return next(i for i, tensor in enumerate(self.tensors) if tensor.name == name.encode())
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor, which can be changed."""
+        """Return a tensor, which can be changed."""
         return self.tensors[self.row(name)]
 
     def without(self, *names: str) -> Self:
-        """The model without some tensors."""
+        """Return the model without some tensors."""
         self.tensors = [tensor for tensor in self.tensors if tensor.name.decode() not in names]
         return self
 
     def like(self, name: str, ne: tuple[int, ...], kind: str) -> Self:
-        """The model with a tensor of another shape or type, which replaces one or comes after all others."""
+        """Return the model with a tensor of another shape or type, which replaces one or comes after all others."""
         number = BY_NAME[kind]
         content = block_bytes if kind in BLOCK_LAYOUTS else _content
         made = Tensor(name.encode(), ne, number.number, content(name.encode(), ne, kind))
@@ -281,12 +283,12 @@ class Model:
         return self
 
     def changed(self, change: Callable[[Self], object]) -> Self:
-        """The model after a change."""
+        """Return the model after a change."""
         change(self)
         return self
 
     def built(self) -> bytes:
-        """The model as a file, with correct counts, offsets and padding."""
+        """Return the model as a file, with correct counts, offsets and padding."""
         infos, data = [], b""
         for tensor in self.tensors:
             infos.append(tensor_info(tensor.name, tensor.ne, tensor.number, len(data)))
@@ -305,7 +307,7 @@ class Model:
 
 
 def block_bytes(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
-    """A sound tensor of a type with a scale for each group: weights and scales drawn anew for each name.
+    """Return a sound tensor of a type with a scale for each group: weights and scales drawn anew for each name.
 
     :param ne: its shape, ggml's order
     """
@@ -385,7 +387,7 @@ class CheckpointSample:
         return self
 
     def files(self) -> dict[str, bytes]:
-        """The files of the folder by name."""
+        """Return the files of the folder by name."""
         header, data = {}, b""
         for name, (dtype, shape, words) in self.tensors.items():
             header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [len(data), len(data) + len(words)]}
@@ -399,5 +401,5 @@ class CheckpointSample:
 
 
 def _piece(text: str) -> bytes:
-    """A piece of a tokenizer.model: field 1 of its message, whose own field 1 is the text."""
+    """Return a piece of a tokenizer.model: field 1 of its message, whose own field 1 is the text."""
     return bytes([10, 2 + len(text), 10, len(text)]) + text.encode()

@@ -288,7 +288,7 @@ def _unambiguous() -> list[TensorType]:
 
 
 def _bytes_of(kind: TensorType, ne: tuple[int, ...], order: str) -> bytes:
-    """Valid bytes for a type: numbers that are 1, or bytes that are valid as codes, digits and floats.
+    """Return valid bytes for a type: numbers that are 1, or bytes that are valid as codes, digits and floats.
 
     None of them holds the code 3, each represents five digits in base 3 as a quantizer writes it, and no float16 made
     of them is infinite or NaN.

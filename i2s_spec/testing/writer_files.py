@@ -37,8 +37,9 @@ _Tensor = tuple[bytes, tuple[int, ...], int, bytes]
 
 
 def neogpu_file(model: File) -> bytes:
-    """A bitnet-b1.58 model as NeoGPU's converter writes it: codes in a row, four to a byte from the lowest bits up, without
-    a tail; after each matrix the number that its products are divided by; the embedding's sides exchanged.
+    """Return a bitnet-b1.58 model as NeoGPU's converter writes it: codes in a row, four to a byte from the lowest
+    bits up, without a tail; after each matrix the number that its products are divided by; the embedding's sides
+    exchanged.
 
     :raises FormatError: as `open` does
     """
@@ -62,8 +63,8 @@ def neogpu_file(model: File) -> bytes:
 
 
 def skainet_file(model: File) -> bytes:
-    """A model as SKaiNET's converter writes it: keys in the order of their names, with general.alignment as an i32; tensors
-    too; codes in a row, the scale in four bytes behind them, and nothing at the end of the file."""
+    """Return a model as SKaiNET's converter writes it: keys in the order of their names, with general.alignment as
+    an i32; tensors too; codes in a row, the scale in four bytes behind them, and nothing at the end of the file."""
     alignment = _text(b"general.alignment") + struct.pack("<Ii", ValueType.INT32, 32)
     keys = [(name.encode(), _key(model, name)) for name in model.metadata if name != "general.alignment"]
     keys.append((b"general.alignment", alignment))

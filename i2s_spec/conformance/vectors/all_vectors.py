@@ -55,7 +55,8 @@ def suite() -> Suite:
 
 
 def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> Suite:
-    """The suite under the ids of a ledger. A draft without an id, which `i2s vectors register` gives it, is not in it yet.
+    """Return the suite under the ids of a ledger. A draft without an id, which `i2s vectors register` gives it, is
+    not in it yet.
 
     :param declared: with all flags of the drafts, whether or not a mutant proves them
     """
@@ -73,7 +74,7 @@ def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> 
 def _vector(
     draft: Draft, line: ledger.LedgerLine, flags: tuple[str, ...], twin: str | None, places: dict[str, str]
 ) -> Vector:
-    """A draft with its id; equal bytes are stored once, at the path of the first vector that has them."""
+    """Return a draft with its id; equal bytes are stored once, at the path of the first vector that has them."""
 
     def blob(data: bytes | None, digest: str, ending: str) -> Blob | None:
         if data is None:
@@ -96,7 +97,7 @@ def _flags(line: ledger.LedgerLine) -> tuple[str, ...]:
 
 
 def load(folder: str | os.PathLike[str]) -> Suite:
-    """An exported suite; its bytes are read when they are needed.
+    """Return an exported suite; its bytes are read when they are needed.
 
     :raises OSError: where there is no manifest
     :raises ValueError: for a manifest of another protocol, or one that is not JSON
@@ -184,7 +185,7 @@ def manifest_text(made: Suite) -> bytes:
 
 
 def manifest(made: Suite) -> dict[str, Any]:
-    """The content of `manifest.json`."""
+    """Return the content of `manifest.json`."""
     return {
         "suite_version": made.version,
         "protocol": PROTOCOL,
@@ -194,7 +195,9 @@ def manifest(made: Suite) -> dict[str, Any]:
 
 
 def flags(made: Suite) -> dict[str, dict[str, Any]]:
-    """The content of `flags.json`: for each flag that a vector has, the bug, who had it, and the vectors that find it."""
+    """Return the content of `flags.json`: for each flag that a vector has, the bug, who had it, and the vectors that
+    find it.
+    """
     found: dict[str, dict[str, Any]] = {}
     for vector in made:
         for name in vector.flags:
@@ -204,7 +207,7 @@ def flags(made: Suite) -> dict[str, dict[str, Any]]:
 
 
 def interpreting_version() -> str:
-    """The version that `INTERPRETING.md` states.
+    """Return the version that `INTERPRETING.md` states.
 
     :raises ValueError: where it does not
     """
@@ -222,7 +225,7 @@ def json_text(value: Any) -> bytes:
 
 
 def _data(made: Suite) -> dict[str, bytes]:
-    """The bytes of inputs and answers, by their path; vectors with equal bytes share a file."""
+    """Return the bytes of inputs and answers, by their path; vectors with equal bytes share a file."""
     blobs = (blob for vector in made for blob in (vector.input_blob, vector.second_blob, vector.expected_blob))
     return {blob.path: blob.data for blob in blobs if blob is not None}
 
@@ -238,7 +241,7 @@ LARGEST: Final = 1 << 10
 
 
 def single_file(vector: Vector) -> bytes:
-    """A vector as one file."""
+    """Return a vector as one file."""
     parts = [b"" if blob is None or blob.size > LARGEST else blob.data for blob in _blobs(vector).values()]
     sizes = [f"{name}-bytes: {len(data)}" for name, data in zip(_blobs(vector), parts, strict=True)]
     lines = [FIRST, *(f"{key}: {value}" for key, value in _lines(vector)), *sizes]

@@ -94,7 +94,7 @@ def _sound() -> Iterator[Draft]:
 
 
 def _content(name: str, data: bytes, comment: str, clause: str = "2.1", **more: Any) -> Draft:
-    """The vector that asks for the contents of a sound file."""
+    """Return the vector that asks for the contents of a sound file."""
     made = Draft(name, "container", clause, data, comment, json=container_json(open(data)), **more)
     return made if "features" in more else replace(made, features=_features(data))
 
@@ -125,7 +125,7 @@ class _Twins:
         self._known = known
 
     def made(self, data: bytes) -> Iterator[Draft]:
-        """The vector of a file, if there is none yet."""
+        """Yield the vector of a file, if there is none yet."""
         if data in self._known:
             return
         name = f"{self._op}/sound/{sha256(data).hexdigest()[:8]}"
@@ -140,8 +140,8 @@ class _Twins:
         yield draft
 
     def beside(self, faulty: Draft, base: bytes) -> Iterator[Draft]:
-        """A faulty file, and before it its twin: the file without the fault, or a sound model where that is too large or
-        has another fault of its own."""
+        """Yield a faulty file, and before it its twin: the file without the fault, or a sound model where that is
+        too large or has another fault of its own."""
         if base in self._known or (len(base) <= LARGEST and _is_sound(base)):
             yield from self.made(base)
             yield replace(faulty, twin=self._known[base].name)
@@ -150,7 +150,7 @@ class _Twins:
 
 
 def _described(data: bytes) -> str:
-    """The architecture, number of tensors, and types of a file, in words."""
+    """Return the architecture, number of tensors, and types of a file, in words."""
     file = open(data)
     types = sorted({str(tensor.type) for tensor in file.tensors.rows})
     words = f"{counted(len(types), 'type')} of tensors ({', '.join(types)})" if types else "no tensor"
@@ -182,7 +182,9 @@ def _malformed(case: Case, containers: _Twins, verdicts: _Twins) -> Iterator[Dra
 
 
 def _plain(case: Case) -> tuple[bytes, bytes] | None:
-    """A case and its sound file with F32 tensors in place of I2_S; None where there is none, or the fault is another."""
+    """Return a case and its sound file with F32 tensors in place of I2_S; None where there is none, or the fault is
+    another.
+    """
     if case.code[0] != "G" or case.name in _WITH_I2S_ONLY:
         return None
     data, base = without_i2s(case.data), without_i2s(case.base)
@@ -192,7 +194,7 @@ def _plain(case: Case) -> tuple[bytes, bytes] | None:
 
 
 def phase_name(rule: Rule, path: str) -> str | None:
-    """The phase of a fault, None for what is no error."""
+    """Return the phase of a fault, None for what is no error."""
     found = phase_of(rule, path)
     if found is Phase.NEVER:
         return None
@@ -242,7 +244,7 @@ def _file(
     name_length: int | None = None, key: bytes = b"general.architecture", key_length: int | None = None, kind: int = 8,
     value: bytes | None = None, dims: int | None = None, data: int = 128, more: bytes = b"", more_keys: int = 0,
 ) -> bytes:  # fmt: skip
-    """A file with two F32 tensors of [8, 2]; every part can be made wrong."""
+    """Return a file with two F32 tensors of [8, 2]; every part can be made wrong."""
     head = magic + struct.pack(
         "<IQQ", version, 2 if tensors is None else tensors, 1 + more_keys if keys is None else keys
     )
@@ -319,7 +321,7 @@ _NEW_TYPES: Final = ("TQ1_0", "TQ2_0", "MXFP4", "NVFP4", "Q1_0", "Q2_0", "PQ2_0"
 
 
 def _sizes() -> Iterator[Draft]:
-    """A file for each type of ggml: what its tensors take."""
+    """Yield a file for each type of ggml: what its tensors take."""
     for name in (*_OLD_TYPES, *_NEW_TYPES):
         kind = BY_NAME[name]
         ne = (256, 8) if name in _NEW_TYPES else (kind.block, 3)

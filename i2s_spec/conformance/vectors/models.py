@@ -130,7 +130,7 @@ def drafts() -> Iterator[Draft]:
 
 
 def _valid(name: str, data: bytes, comment: str, features: tuple[str, ...]) -> Draft:
-    """A sound model as a question to validators."""
+    """Return a sound model as a question to validators."""
     return Draft(f"verdict/sound/{name}", "verdict", "11.2", data, comment, json={"verdict": "valid"}, features=features,
                  flags=("refuses-everything",))  # fmt: skip
 
@@ -184,7 +184,7 @@ def _trained(architecture: str, to: str) -> bytes:
 
 
 def _random(architecture: str, *, unit_tables: bool = True, **options: Any) -> bytes:
-    """A small model with random weights.
+    """Return a small model with random weights.
 
     :param unit_tables: with the tables of 0.1.0: what was published never changes. Their logits are so far apart that a
         program that gives probabilities, and not logits, shows most of them as 0
@@ -200,7 +200,9 @@ def _wide(kind: str) -> bytes:
 
 
 def _for_text(name: str) -> bytes:
-    """A small llama of F16 with the vocabulary of a trained model: programs that do not know I2_S load it to tokenize."""
+    """Return a small llama of F16 with the vocabulary of a trained model: programs that do not know I2_S load it to
+    tokenize.
+    """
     trained, width, ff = open(gguf_bytes(name)).metadata, 32, 64
     tokens = len(trained["tokenizer.ggml.tokens"])
     target = io.BytesIO()
@@ -264,7 +266,7 @@ _PROMPTS: Final = ("Once upon a time there was a little", "The weaver went to", 
 
 
 def _generate(file: _File) -> Iterator[Draft]:
-    """The likeliest tokens behind the beginnings of texts, and up to where correct programs agree."""
+    """Yield the likeliest tokens behind the beginnings of texts, and up to where correct programs agree."""
     model, tokenizer = load_model(file.data, dialect=file.dialect), load_tokenizer(open(file.data))
     for prompt in _PROMPTS:
         tokens = [int(token) for token in tokenizer.encode(prompt)]

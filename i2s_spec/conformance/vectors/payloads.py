@@ -78,7 +78,7 @@ def decode(
     clause: str = "5.3",
     requirement: str | None = None,
 ) -> Draft:
-    """A vector that asks for the trits of a payload that holds them."""
+    """Return a vector that asks for the trits of a payload that holds them."""
     dialect = parse(dialect)
     with warnings.catch_warnings():  # some vectors test an incomplete last block
         warnings.simplefilter("ignore", UndefinedElementsWarning)
@@ -101,7 +101,7 @@ def dequant(
     clause: str = "6.2",
     requirement: str | None = "R6.2-3",
 ) -> Draft:
-    """A vector that asks for the weights of a payload."""
+    """Return a vector that asks for the weights of a payload."""
     dialect = parse(dialect)
     weights = native.dequantize(data, shape, dialect, byte_order=byte_order)
     more = {"byte_order": "big"} if byte_order == "big" else {}
@@ -124,7 +124,7 @@ def arguments(shape: tuple[int, ...], dialect: Dialect = CANONICAL) -> dict[str,
 
 
 def features(dialect: Dialect = CANONICAL) -> tuple[str, ...]:
-    """The features that a decoder needs for a dialect."""
+    """Return the features that a decoder needs for a dialect."""
     found = ["type.i2_s", f"layout.{LAYOUT_NAMES[dialect.layout.name]}"]
     if dialect.code_map != CANONICAL.code_map:
         found.append(f"codes.{dialect.code_map.name}")
@@ -370,7 +370,7 @@ def _of(type: str) -> Iterator[Draft]:
 
 
 def _scale_bytes(type: str) -> range:
-    """The bytes of a block that are its scale; empty for types with a scale for each row."""
+    """Return the bytes of a block that are its scale; empty for types with a scale for each row."""
     scale = BLOCK_LAYOUTS[type].scale
     return range(scale.offset, scale.offset + scale.nbytes) if scale.per == "block" else range(0)
 

@@ -97,11 +97,11 @@ class Vector:
         return self.input_blob.data
 
     def second(self) -> bytes:
-        """The other input: activations, tokens, or text; empty where there is none."""
+        """Return the other input: activations, tokens, or text; empty where there is none."""
         return self.second_blob.data if self.second_blob is not None else b""
 
     def expected(self) -> bytes:
-        """The answer as bytes; for an answer that is only JSON, its canonical text."""
+        """Return the answer as bytes; for an answer that is only JSON, its canonical text."""
         if self.expected_blob is not None:
             return self.expected_blob.data
         return canonical_json(self.json) if self.json is not None else b""
@@ -113,7 +113,7 @@ class Vector:
         return f"sha256:{sha256(expected).hexdigest()}" if expected else ""
 
     def entry(self) -> dict[str, Any]:
-        """The vector's entry in the manifest."""
+        """Return the vector's entry in the manifest."""
         expected: dict[str, Any] = {}
         if self.expected_blob is not None:
             expected = {"digest": self.digest, "path": self.expected_blob.path, "bytes": self.expected_blob.size}
@@ -142,7 +142,7 @@ class Vector:
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any], load: Callable[[str], bytes]) -> Vector:
-        """A vector from its entry in a manifest.
+        """Return a vector from its entry in a manifest.
 
         :param load: gives the bytes of a path of the suite
         :raises KeyError: for an entry that lacks a field
@@ -179,7 +179,7 @@ class Suite:
         return len(self.vectors)
 
     def __getitem__(self, id: str) -> Vector:
-        """The vector with an id.
+        """Return the vector with an id.
 
         :raises KeyError: where there is none
         """
@@ -236,7 +236,7 @@ class Draft:
 
 
 def words(seed: str, count: int) -> NDArray[np.uint64]:
-    """The given number of 64-bit words: SHA-256 of the seed and a counter, four words from each digest."""
+    """Return the given number of 64-bit words: SHA-256 of the seed and a counter, four words from each digest."""
     blocks = (sha256(f"{seed}/{i}".encode()).digest() for i in range((count + 3) // 4))
     return np.frombuffer(b"".join(blocks), dtype="<u8")[:count].astype(np.uint64)
 
@@ -247,7 +247,7 @@ def integers(seed: str, count: int, below: int) -> NDArray[np.int64]:
 
 
 def trits(seed: str, rows: int, cols: int) -> NDArray[np.int8]:
-    """A matrix of -1, 0 and +1, int8 [rows, cols]."""
+    """Return a matrix of -1, 0 and +1, int8 [rows, cols]."""
     return (integers(seed, rows * cols, 3) - 1).astype(np.int8).reshape(rows, cols)
 
 
@@ -361,19 +361,19 @@ def read(path: Path = LEDGER) -> dict[str, LedgerLine]:
 
 
 def digests(draft: Draft) -> tuple[str, str, str]:
-    """The digests of a draft's input, second input and answer."""
+    """Return the digests of a draft's input, second input and answer."""
     answer = draft.expected if draft.expected is not None else b""
     answer += canonical_json(draft.json) if draft.json is not None else b""
     return _digest(draft.data), _digest(draft.second), _digest(answer or None)
 
 
 def changed(drafts: Iterable[Draft], lines: dict[str, LedgerLine]) -> list[str]:
-    """The names of drafts that differ from what was published under their name."""
+    """Return the names of drafts that differ from what was published under their name."""
     return [draft.name for draft in drafts if draft.name in lines and not lines[draft.name].fits(draft)]
 
 
 def updated(drafts: Iterable[Draft], lines: dict[str, LedgerLine], version: str) -> list[LedgerLine]:
-    """The lines, with those of new drafts at the end, and with vectors that no longer exist marked as retired.
+    """Return the lines, with those of new drafts at the end, and with vectors that no longer exist marked as retired.
 
     :raises ValueError: where a published vector has changed
     """
@@ -392,7 +392,7 @@ def updated(drafts: Iterable[Draft], lines: dict[str, LedgerLine], version: str)
 
 
 def text(lines: Iterable[LedgerLine]) -> str:
-    """The text of the ledger."""
+    """Return the text of the ledger."""
     return "\n".join([_HEAD, *("\t".join(line) for line in lines)]) + "\n"
 
 

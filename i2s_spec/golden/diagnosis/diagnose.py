@@ -75,7 +75,7 @@ class Diagnoser:
         self.left: list[tuple[float, str]] = []
 
     def changed(self, mistake: ModelMistake) -> Model | None:
-        """The model with a mistake in it; None where it makes no difference."""
+        """Return the model with a mistake in it; None where it makes no difference."""
         if mistake.name not in self._changed:
             try:
                 self._changed[mistake.name] = mistake.apply(self.model)
@@ -146,7 +146,7 @@ class Diagnoser:
         self, replayer: Replayer, replay: Replay, got: NDArray[Any], want: NDArray[Any],
         attempt: Callable[[Model], tuple[float, bool] | None],
     ) -> list[Diagnosis]:  # fmt: skip
-        """The epsilon with which a norm gives what was seen, if there is one."""
+        """Return the epsilon with which a norm gives what was seen, if there is one."""
         graph = self.model.graph
         norms = [graph[name] for name in replay.reach if name in graph.by_name and graph[name].op == "norm"]
         if len(norms) != 1 or norms[0].inputs[0] not in replayer.values:
@@ -161,7 +161,7 @@ class Diagnoser:
         return []
 
     def solved(self, replayer: Replayer, replay: Replay, got: Array, want: Array) -> list[Diagnosis]:
-        """The numbers that explain a value on its own inputs."""
+        """Return the numbers that explain a value on its own inputs."""
         pair = Pair(got, want, 0.0, lambda value: value, np.asarray(replay.value))
         return solved(self.model, self.model.graph[replay.name], pair, replayer.values.get)
 
@@ -207,7 +207,7 @@ class Diagnoser:
         before: float,
         far: float | None = None,
     ) -> list[Diagnosis]:
-        """The mistakes that explain a value, those that do it exactly first.
+        """Return the mistakes that explain a value, those that do it exactly first.
 
         :param far: what may be left, relative, where values drift; otherwise a share of what is off is
         """
@@ -236,7 +236,7 @@ class Diagnoser:
 
 
 def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArray[Any]) -> Diagnosis | None:
-    """A projection whose outputs are those of the scale of another tensor, with the names of such tensors."""
+    """Return a projection whose outputs are those of the scale of another tensor, with the names of such tensors."""
     if replay.op != "linear" or replay.span != "op":
         return None
     found = factor_of(Observation(got, want, np.zeros(0, dtype=np.bool_)))
@@ -258,7 +258,9 @@ def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArra
 
 
 def _label_of(name: str, graph: Graph, changed: Graph) -> str:
-    """The value that a runtime without an operation gives the operation's name to: what would have entered it."""
+    """Return the value that a runtime without an operation gives the operation's name to: what would have entered
+    it.
+    """
     while name in graph.by_name and name not in changed.by_name:
         name = graph[name].inputs[0]
     return name

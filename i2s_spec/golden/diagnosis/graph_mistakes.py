@@ -60,7 +60,7 @@ def windows(of: Callable[[int, int], int]) -> Callable[[Model], Model | None]:
 
 
 def mapped(graph: Graph, change: Callable[[Node], Node]) -> Graph:
-    """The graph with every node changed."""
+    """Return the graph with every node changed."""
     return replace(graph, nodes=tuple(change(node) for node in graph))
 
 
@@ -184,7 +184,7 @@ def embedding_not_scaled(model: Model) -> Model | None:
 
 
 def rotation_ignored(model: Model) -> Model | None:
-    """Inputs of folded weights and rows of rotated tables as they are."""
+    """Return inputs of folded weights and rows of rotated tables as they are."""
     names = [node.name for node in model.graph if node.op in ("rotate", "restore")]
     return model.replace(graph=model.graph.without(*names)) if names else None
 
@@ -256,7 +256,7 @@ def _shape(model: Model, node: Node) -> tuple[int, ...]:
 
 
 def tied_head(model: Model) -> Model | None:
-    """The embedding table as head, although there is another."""
+    """Return the embedding table as head, although there is another."""
     heads = [node.name for node in model.graph if node.op == "head" and node.weights != (EMBEDDING,)]
     return model.replace(graph=model.graph.replaced(heads[0], weights=(EMBEDDING,))) if heads else None
 
@@ -269,7 +269,7 @@ def without_factors(model: Model) -> Model | None:
 
 
 def half_rotated(model: Model) -> Model | None:
-    """The first half of each head rotated."""
+    """Return the first half of each head rotated."""
 
     def change(node: Node) -> Node:
         return node.replace(dims=node.settings["dims"] // 4 * 2) if node.op == "rope" else node
@@ -296,7 +296,7 @@ def positions_scaled(factor: float) -> Callable[[Model], Model | None]:
 
 
 def norms_exchanged(model: Model) -> Model | None:
-    """The gains of attn_norm and ffn_norm in each other's place."""
+    """Return the gains of attn_norm and ffn_norm in each other's place."""
     place = {"attn_norm": "ffn_norm", "ffn_norm": "attn_norm"}
 
     def change(node: Node) -> Node:
@@ -360,7 +360,7 @@ def type_read_as_codes(model: Model) -> Model | None:
 
 
 def table_read_as_halves(model: Model) -> Model | None:
-    """An embedding table of another type, of which a program takes the bytes for F16."""
+    """Return an embedding table of another type, of which a program takes the bytes for F16."""
     types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "embed"}
     return operations(wrong.TableReadAsHalves)(model) if types & wrong.TableReadAsHalves.types else None
 
@@ -379,7 +379,7 @@ def requantized(model: Model) -> Model | None:
 
 
 def share_of_nonzeros(matrix: Ternary) -> float:
-    """The share of a matrix's weights that are not 0."""
+    """Return the share of a matrix's weights that are not 0."""
     counts = count_codes(matrix.payload)
     return 1 - counts[1] / sum(counts)
 
@@ -389,7 +389,7 @@ def _ternary(model: Model) -> bool:
 
 
 def operations(kind: type[Operations]) -> Callable[[Model], Model | None]:
-    """The same model, computed by other operations."""
+    """Return the same model, computed by other operations."""
     ternary = issubclass(kind, WrongProjection)
     home = f"{kind.__module__}:{kind.__name__}"
 
@@ -436,7 +436,7 @@ def no_quantizer(model: Model) -> Model | None:
 
 
 def blocks_of(kind: type[BlocksOf32]) -> Callable[[Model], Model | None]:
-    """An activation scale for every few columns; where rows are that short, there is no difference."""
+    """Return an activation scale for every few columns; where rows are that short, there is no difference."""
 
     def apply(model: Model) -> Model | None:
         sides = {model.file.tensors[node.weight].shape[-1] for node in model.graph if node.op == "linear"}

@@ -332,7 +332,7 @@ class TableReadAsHalves(Operations):
         return self.projections.products(x, self.halves(run, node).astype(np.float32))
 
     def halves(self, run: Run, node: Node) -> NDArray[np.float16]:
-        """The table as it was read, float16 [rows, columns]."""
+        """Return the table as it was read, float16 [rows, columns]."""
         tensor = run.weights.tensor(node.weight)
         rows, columns = tensor.shape
         data = run.weights.data(node.weight)[: 2 * rows * columns]

@@ -56,23 +56,23 @@ Pattern = Callable[[Observation], "Diagnosis | None"]
 
 
 def by_pattern(name: str, says: str, remaining: float | None = None) -> Diagnosis:
-    """A diagnosis that a pattern gives."""
+    """Return a diagnosis that a pattern gives."""
     return Diagnosis(name, says, "by pattern", remaining)
 
 
 def wrong_rows(observed: Observation) -> NDArray[np.int64]:
-    """The rows with an element that is too far off."""
+    """Return the rows with an element that is too far off."""
     return np.flatnonzero(observed.off.reshape(len(observed.off), -1).any(axis=1))
 
 
 def listed(rows: Any, what: str) -> str:
-    """Some numbers in words, the first eight of them."""
+    """Return some numbers in words, the first eight of them."""
     shown = ", ".join(str(int(row)) for row in rows[:8])
     return f"{what}{'s' if len(rows) != 1 else ''} {shown}{' ...' if len(rows) > 8 else ''}"
 
 
 def factor_of(observed: Observation) -> tuple[float, float] | None:
-    """The one factor that brings the wanted value to what is there, and what is left."""
+    """Return the one factor that brings the wanted value to what is there, and what is left."""
     got, want = finite_pair(observed)
     square = float(np.sum(want * want))
     if not square:
@@ -84,7 +84,7 @@ def factor_of(observed: Observation) -> tuple[float, float] | None:
 
 
 def finite_pair(observed: Observation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The elements that are finite in both."""
+    """Return the elements that are finite in both."""
     finite = np.isfinite(observed.got) & np.isfinite(observed.want)
     return observed.got[finite].astype(np.float64), observed.want[finite].astype(np.float64)
 
@@ -96,7 +96,7 @@ MOST_COLUMNS: Final = 8192
 
 
 def shifted(observed: Observation) -> Diagnosis | None:
-    """The values of the token beside it."""
+    """Return the values of the token beside it."""
     if not observed.rows_are_tokens or len(observed.got) < 3:
         return None
     for step in (1, -1):
@@ -109,7 +109,7 @@ def shifted(observed: Observation) -> Diagnosis | None:
 
 
 def permuted_rows(observed: Observation) -> Diagnosis | None:
-    """The rows in another order."""
+    """Return the rows in another order."""
     if observed.got.ndim < 2 or len(observed.got) < 2:
         return None
     order = _matched(observed.got.reshape(len(observed.got), -1), observed.want.reshape(len(observed.want), -1))
@@ -121,7 +121,7 @@ def permuted_rows(observed: Observation) -> Diagnosis | None:
 
 
 def permuted_columns(observed: Observation) -> Diagnosis | None:
-    """The columns in another order, that of q and k rows among them."""
+    """Return the columns in another order, that of q and k rows among them."""
     if observed.got.ndim < 2:
         return None
     got, want = observed.got.reshape(len(observed.got), -1), observed.want.reshape(len(observed.want), -1)
@@ -142,7 +142,7 @@ def permuted_columns(observed: Observation) -> Diagnosis | None:
 
 
 def _matched(got: Array, want: Array) -> NDArray[np.int64] | None:
-    """The order of rows in which one matrix is the other; None if there is no order other than the same."""
+    """Return the order of rows in which one matrix is the other; None if there is no order other than the same."""
     a, b = got.astype(np.float64), want.astype(np.float64)
     if not np.isfinite(a).all() or not np.isfinite(b).all():
         return None
@@ -172,7 +172,7 @@ def transposed(observed: Observation) -> Diagnosis | None:
 
 
 def some_rows(observed: Observation) -> Diagnosis | None:
-    """Some tokens are wrong, others right."""
+    """Return some tokens are wrong, others right."""
     if not observed.rows_are_tokens or observed.tokens < 2:
         return None
     rows = wrong_rows(observed)
@@ -182,7 +182,7 @@ def some_rows(observed: Observation) -> Diagnosis | None:
 
 
 def some_columns(observed: Observation) -> Diagnosis | None:
-    """A few columns are wrong."""
+    """Return a few columns are wrong."""
     if observed.got.ndim < 2:
         return None
     off = observed.off.reshape(len(observed.off), -1)
@@ -254,7 +254,7 @@ def nrc_applies(tokens: int) -> bool:
 
 
 def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
-    """The mistake `nrc-4`, where only its consequences can be observed.
+    """Return the mistake `nrc-4`, where only its consequences can be observed.
 
     :param known: whether the place tells; else nothing speaks against it
     """
@@ -402,7 +402,7 @@ def other_places(model: Model, reach: Iterable[str]) -> Iterator[tuple[Mistake, 
 
 
 def _other_weights(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
-    """The projection with each other matrix of its shape, those of its own kind first."""
+    """Yield the projection with each other matrix of its shape, those of its own kind first."""
     shape = model.file.tensors[node.weight].shape
     kind = node.weight.rpartition("blk.")[2].partition(".")[2]
     others = [
@@ -418,7 +418,7 @@ def _other_weights(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
 
 
 def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
-    """The attention with the keys, or the values, that another layer stored."""
+    """Yield the attention with the keys, or the values, that another layer stored."""
     what = "keys" if node.op == "scores" else "values"
     at = next((i for i, name in enumerate(node.inputs) if model.graph[name].op == "store_kv"), None)
     if at is None or node.layer is None:
@@ -443,7 +443,7 @@ _DIFFERENT: Final = 1.05
 
 
 def fitted_epsilons(entering: NDArray[Any], got: NDArray[Any], want: NDArray[Any], own: float) -> Iterable[float]:
-    """The values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
+    """Yield the values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
 
     :param entering: what enters the norm, [..., n]
     :param got: what a candidate has, [..., n]

@@ -120,7 +120,7 @@ def solved(model: Model, node: Node, pair: Pair, value: Callable[[str], Array | 
 
 
 def solve(context: Context) -> list[Solved]:
-    """The numbers that explain a value, the most telling first; [] where none does."""
+    """Return the numbers that explain a value, the most telling first; [] where none does."""
     if context.got.shape != context.want.shape or not context.got.size or context.agrees(context.want):
         return []
     if not np.isfinite(context.got).all() or not np.isfinite(context.want).all():
@@ -138,7 +138,7 @@ def solve(context: Context) -> list[Solved]:
 
 
 def _words(value: float) -> str:
-    """A solved number, with the fraction or the short decimal whose reciprocal it is."""
+    """Return a solved number, with the fraction or the short decimal whose reciprocal it is."""
     fractions = {
         "128/127": 128 / 127,
         "127/128": 127 / 128,
@@ -240,7 +240,7 @@ def _projection(c: Context) -> _Projection | None:
 
 
 def activation_scales(c: Context) -> Iterator[Solved]:
-    """Outputs are whole numbers times ws / s: with another s of all tokens, or of some, or with other codes."""
+    """Yield outputs are whole numbers times ws / s: with another s of all tokens, or of some, or with other codes."""
     p = _projection(c)
     if p is None:
         return
@@ -293,7 +293,7 @@ def _gives(c: Context, p: _Projection, share: float) -> bool:
 
 
 def _offset(c: Context, p: _Projection) -> Solved | None:
-    """A constant that is added to all outputs of a token: a share of the sum of its codes."""
+    """Return a constant that is added to all outputs of a token: a share of the sum of its codes."""
     delta = p.units - p.acc
     if len(p.columns) < 3 or not np.abs(p.sums).any():
         return None
@@ -311,7 +311,7 @@ def _offset(c: Context, p: _Projection) -> Solved | None:
 
 
 def _lattice(units: Doubles, noise: Doubles) -> float | None:
-    """The number k for which all units times k are whole, if there is one."""
+    """Return the number k for which all units times k are whole, if there is one."""
     fine = np.broadcast_to(noise[:, None], units.shape) < 0.2
     values, rough = units[fine], np.broadcast_to(noise[:, None], units.shape)[fine]
     order = np.argsort(np.abs(np.abs(values) - MOST_STEPS / 4), kind="stable")[:ENOUGH]
@@ -430,7 +430,7 @@ def _tried(c: Context, p: _Projection, at: int, token: int) -> Array | set[str] 
 
 
 def _codes(x: Array, scales: Doubles, rule: ActivationQuantizer) -> NDArray[np.int8]:
-    """The codes of one token with each of some scales, int8 [scales, K]."""
+    """Return the codes of one token with each of some scales, int8 [scales, K]."""
     with np.errstate(all="ignore"):
         products = np.nan_to_num(x.astype(np.float64) * scales[:, None], posinf=0, neginf=0)
         rounded = (
@@ -496,7 +496,7 @@ def soft_max_sums(c: Context) -> Iterator[Solved]:
 
 
 def _constant(values: Doubles, errors: Doubles) -> float | None:
-    """The one number that all values are, within their errors."""
+    """Return the one number that all values are, within their errors."""
     weights = 1 / np.maximum(errors, 1e-12) ** 2
     mean = float((values * weights).sum() / weights.sum())
     fine = np.abs(values - mean) <= 3 * errors + 5e-3 * abs(mean)
@@ -504,7 +504,7 @@ def _constant(values: Doubles, errors: Doubles) -> float | None:
 
 
 def angles(c: Context) -> Iterator[Solved]:
-    """The angle of each pair of each token, and from it the positions, or the base."""
+    """Yield the angle of each pair of each token, and from it the positions, or the base."""
     found = _angles(c)
     if found is None:
         return
@@ -564,7 +564,9 @@ def _angles(c: Context) -> tuple[Array, Array, Doubles, Doubles] | None:
 
 
 def _position(seen: Doubles, sure: Doubles, frequencies: Doubles, count: int, right: float) -> float:
-    """The position with which all angles of a token fit; NaN for none. Ties go to the nearest to the right one."""
+    """Return the position with which all angles of a token fit; NaN for none. Ties go to the nearest to the right
+    one.
+    """
     known = np.isfinite(seen) & (sure < 0.3)
     if not known.any():
         return np.nan
@@ -649,7 +651,7 @@ def _base(
 
 
 def weights_of_sum(c: Context) -> Iterator[Solved]:
-    """The factors of both terms of a sum."""
+    """Yield the factors of both terms of a sum."""
     if len(c.inputs) != 2 or any(each is None or each.shape != c.whole.shape for each in c.inputs):
         return
     terms = [np.asarray(each, dtype=np.float64) for each in c.inputs]
@@ -673,7 +675,7 @@ def weights_of_sum(c: Context) -> Iterator[Solved]:
 
 
 def epsilon(c: Context) -> Iterator[Solved]:
-    """The epsilon by which rows of a norm are off, each by a factor of its own."""
+    """Yield the epsilon by which rows of a norm are off, each by a factor of its own."""
     x = c.inputs[0] if c.inputs else None
     if x is None or x.shape != c.whole.shape or x.ndim < 2:
         return

@@ -49,7 +49,7 @@ class Compared(NamedTuple):
 
 @analysis
 def compared(subject: Subject) -> Compared:
-    """The result for a file that has a reference and whose payloads are read."""
+    """Return the result for a file that has a reference and whose payloads are read."""
     weights, survey, reading = subject.weights, subject.survey, subject.reading
     assert weights is not None
     if survey is None:  # the header does not say for certain where the tensors lie
@@ -89,7 +89,7 @@ def compared(subject: Subject) -> Compared:
 
 
 def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """The reference's tensors for the other I2_S tensors of this shape."""
+    """Yield the reference's tensors for the other I2_S tensors of this shape."""
     for other in alike(subject, tensor):
         try:
             known = weights.known(subject.file, other)
@@ -99,7 +99,9 @@ def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Itera
 
 
 def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
-    """The rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read at once."""
+    """Return the rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read
+    at once.
+    """
     from i2s_spec.schema.dialect import parse
 
     reference, file = weights.file, subject.file
@@ -122,13 +124,13 @@ def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expecte
 
 
 def owners_of(subject: Subject, scale: float) -> list[str]:
-    """The I2_S tensors that have this scale in the reference, where that is a GGUF file, bit for bit."""
+    """Return the I2_S tensors that have this scale in the reference, where that is a GGUF file, bit for bit."""
     return _owners(subject).get(scale, [])
 
 
 @analysis
 def _owners(subject: Subject) -> dict[float, list[str]]:
-    """The names of the I2_S tensors of the reference, where that is a GGUF file, by their scales."""
+    """Return the names of the I2_S tensors of the reference, where that is a GGUF file, by their scales."""
     weights = subject.weights
     found: dict[float, list[str]] = {}
     if weights is None or weights.file is None:
@@ -237,7 +239,7 @@ def _same_type(weights: ReferenceWeights, tensor: Tensor) -> bool:
 
 
 def _alike_values(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """The reference's tensors for the other tensors of this shape."""
+    """Yield the reference's tensors for the other tensors of this shape."""
     for other in alike(subject, tensor):
         try:
             yield other.name, weights.values(subject.file, other)
@@ -274,7 +276,7 @@ class FloatsCompared(NamedTuple):
 
 @analysis
 def compared_floats(subject: Subject) -> FloatsCompared:
-    """The result for tensors that are not I2_S, in a file that has a reference."""
+    """Return the result for tensors that are not I2_S, in a file that has a reference."""
     weights = subject.weights
     assert weights is not None
     from i2s_spec.compare.known_weights import Budget
@@ -346,7 +348,7 @@ def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[N
 
 @analysis
 def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[int]]:
-    """The row numbers of tensors, by type number and dimensions; a file may hold very many of each."""
+    """Return the row numbers of tensors, by type number and dimensions; a file may hold very many of each."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for row, tensor in enumerate(subject.file.tensors.rows):
         found.setdefault((tensor.number, tensor.ne), []).append(row)
@@ -354,7 +356,7 @@ def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[in
 
 
 def alike(subject: Subject, tensor: Tensor) -> Iterator[Tensor]:
-    """The other tensors that have the same type and shape."""
+    """Yield the other tensors that have the same type and shape."""
     for row in rows_by_shape(subject).get((tensor.number, tensor.ne), ()):
         other = subject.file.tensors.by_index(row)
         if other.name != tensor.name and other.type == tensor.type:

@@ -131,7 +131,9 @@ class ArchitectureView:
         return not spec.when or self.h is None or self.h.has(spec.when, layer)
 
     def declaration(self, name: str) -> TensorSpec | None:
-        """The declaration of a tensor's name; None if the architecture is not declared, or has no such tensor."""
+        """Return the declaration of a tensor's name; None if the architecture is not declared, or has no such
+        tensor.
+        """
         found = self.architecture.match(name) if self.architecture is not None else None
         return None if found is None else found[0]
 
@@ -175,7 +177,7 @@ class ArchitectureView:
         return rows
 
     def _matched(self, name: str) -> tuple[TensorSpec | None, int | None]:
-        """The declaration of a tensor's name, and the layer in it."""
+        """Return the declaration of a tensor's name, and the layer in it."""
         found = self.architecture.match(name) if self.architecture is not None else None
         return found or (None, layer_of(name))
 
@@ -245,7 +247,7 @@ class ArchitectureView:
         return {row.layer for row in self.rows if row.layer is not None}
 
     def projections(self) -> Iterator[Row]:
-        """The projections, which are the matrices that I2_S was made for."""
+        """Yield the projections, which are the matrices that I2_S was made for."""
         layers = self.h.layers if self.h is not None else MAX_LAYERS
         for row in self.rows:
             if row.spec is not None and row.spec.role == "projection" and (row.layer or 0) < layers:
@@ -356,7 +358,7 @@ class ArchitectureView:
         return look(source, start, stop, entry.count, big, texts, COMPARED if compared is None else compared)
 
     def item_span(self, name: str, index: int) -> Span:
-        """The bytes of one string of an array, without its length."""
+        """Return the bytes of one string of an array, without its length."""
         from i2s_spec.gguf.strings import span_of
 
         i = self.keys.places[name]
@@ -365,7 +367,7 @@ class ArchitectureView:
         return Span(*span, f"key_values[{i}].value.items[{index}]")
 
     def item(self, span: Span) -> bytes:
-        """The text of such a string, cut to the length that messages show."""
+        """Return the text of such a string, cut to the length that messages show."""
         return self.file.source.read(span.start, min(span.stop - span.start, 512))
 
 
@@ -373,7 +375,7 @@ _LAYER: Final = re.compile(r"blk\.(0|[1-9]\d{0,8})\.")
 
 
 def layer_of(name: str) -> int | None:
-    """The number of the layer in a tensor's name.
+    """Return the number of the layer in a tensor's name.
 
     >>> layer_of("blk.10.attn_q.weight"), layer_of("blk.01.attn_q.weight")
     (10, None)
@@ -383,7 +385,7 @@ def layer_of(name: str) -> int | None:
 
 
 def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without trailing dimensions of 1, which writers may omit."""
+    """Return a shape without trailing dimensions of 1, which writers may omit."""
     while len(ne) > 1 and ne[-1] == 1:
         ne = ne[:-1]
     return ne
@@ -391,7 +393,7 @@ def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
 
 @analysis
 def architecture_view(subject: Subject) -> ArchitectureView:
-    """The file of a subject with the declarations of its architecture."""
+    """Return the file of a subject with the declarations of its architecture."""
     return ArchitectureView(subject)
 
 
@@ -434,7 +436,7 @@ class DeclaredKeys:
         return places
 
     def label(self, i: int) -> str:
-        """The type of a value in the usual notation."""
+        """Return the type of a value in the usual notation."""
         return self.file.index.key(i).label
 
     def has(self, name: str) -> bool:
@@ -448,7 +450,7 @@ class DeclaredKeys:
         return {}
 
     def value(self, name: str) -> Any:
-        """The value of a declared key; None if it is missing, has a wrong type, or is too long to be examined.
+        """Return the value of a declared key; None if it is missing, has a wrong type, or is too long to be examined.
 
         Arrays of numbers are tuples; arrays of strings give None.
         """
@@ -457,11 +459,13 @@ class DeclaredKeys:
         return self._values[name]
 
     def own(self, suffix: str) -> Any:
-        """The value of a key of the architecture, by its name without the prefix."""
+        """Return the value of a key of the architecture, by its name without the prefix."""
         return self.value(f"{self.prefix}.{suffix}")
 
     def of_prefix(self, suffix: str) -> tuple[Any, Span] | None:
-        """The value of a key of the file's architecture, declared or not, and its place; None if it is missing."""
+        """Return the value of a key of the file's architecture, declared or not, and its place; None if it is
+        missing.
+        """
         if self.file.fault is not None:
             return None
         for i in self.file.index.keys_named({f"{self.prefix}.{suffix}".encode("utf-8", "surrogateescape")}):
@@ -469,7 +473,7 @@ class DeclaredKeys:
         return None
 
     def decoded(self, i: int) -> Any:
-        """The value of a key by its row, as `value` gives it, whether or not it is declared."""
+        """Return the value of a key by its row, as `value` gives it, whether or not it is declared."""
         entry = self.file.index.key(i)
         element, count, start = entry.element, entry.count, entry.value_start
         if entry.type == ValueType.STRING and count > TEXT_BYTES:
@@ -482,9 +486,9 @@ class DeclaredKeys:
         return tuple(numbers(VALUE_FORMATS[element], data, self.file.byte_order))
 
     def value_span(self, name: str) -> Span:
-        """The bytes of a value."""
+        """Return the bytes of a value."""
         return self.file.metadata.by_index(self.places[name]).value_span
 
     def count(self, name: str) -> int | None:
-        """The number of elements of an array; None if it is missing or has a wrong type."""
+        """Return the number of elements of an array; None if it is missing or has a wrong type."""
         return self.file.index.key(self.places[name]).count if self.has(name) else None

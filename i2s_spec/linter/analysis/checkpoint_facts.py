@@ -140,18 +140,18 @@ class CheckpointFacts:
         ]  # fmt: skip
 
     def pieces(self, stored: Stored) -> Iterator[bytes]:
-        """The bytes of a tensor; for a sample, the first and last ones."""
+        """Yield the bytes of a tensor; for a sample, the first and last ones."""
         places = range(0, stored.nbytes, PIECE)
         for place in places if self.reading != "sample" else sorted({*places[:1], *places[-1:]}):
             yield stored.read(place, min(place + PIECE, stored.nbytes))
 
     def floats(self, stored: Stored) -> Iterator[NDArray[np.float32]]:
-        """The elements of a float tensor, as far as they are read."""
+        """Yield the elements of a float tensor, as far as they are read."""
         for piece in self.pieces(stored):
             yield as_floats(piece, stored.dtype)
 
     def scale(self, name: str) -> float | None:
-        """The `weight_scale` of a packed matrix; None unless it is one float."""
+        """Return the `weight_scale` of a packed matrix; None unless it is one float."""
         stored = self.tensors.get(f"{name}_scale")
         if stored is None or stored.nbytes != WORDS.get(stored.dtype):
             return None

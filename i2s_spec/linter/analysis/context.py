@@ -214,7 +214,7 @@ class Subject:
         return frozenset(tensor(i).type for i in range(self.file.index.tensors))
 
     def first_of_type(self, number: int) -> int:
-        """The row of the first tensor with a type number that occurs."""
+        """Return the row of the first tensor with a type number that occurs."""
         tensor = self.file.index.tensor
         return next(i for i in range(self.file.index.tensors) if tensor(i).type == number)
 
@@ -330,15 +330,19 @@ class Subject:
         return declared_architecture(name, keys, names)
 
     def key_span(self, i: int) -> Span:
-        """The bytes of a key's name."""
+        """Return the bytes of a key's name."""
         return self.file.index.key(i).key_span
 
     def name_span(self, i: int) -> Span:
-        """The bytes of a tensor's name; those of `split.count` for a tensor of another part (`Row.i` below 0)."""
+        """Return the bytes of a tensor's name; those of `split.count` for a tensor of another part (`Row.i` below
+        0).
+        """
         return self.file.index.tensor(i).name_span if i >= 0 else self.elsewhere
 
     def info_span(self, i: int, field: str) -> Span:
-        """The bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info; of `split.count` as for `name_span`."""
+        """Return the bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info; of `split.count` as for
+        `name_span`.
+        """
         if i < 0:
             return self.elsewhere
         info = self.file.index.tensor(i)
@@ -351,7 +355,7 @@ class Subject:
         return self.file.metadata.by_index(self.places[b"split.count"]).value_span
 
     def dimension_span(self, i: int, which: int) -> Span:
-        """The bytes of one dimension of a tensor info."""
+        """Return the bytes of one dimension of a tensor info."""
         return self.file.index.tensor(i).dimension_span(which)
 
     @property
@@ -360,7 +364,7 @@ class Subject:
         return self.file.data_section.size
 
     def absolute(self, start: int, stop: int, path: str) -> Span:
-        """A span inside the data section as a span of the file, cut at the file's end."""
+        """Return a span inside the data section as a span of the file, cut at the file's end."""
         base = self.file.data_start or 0
         size = self.file.size
         return Span(min(base + start, size), min(base + stop, size), path)
@@ -412,7 +416,7 @@ class Subject:
         return self.placements.extents(self.data_size)
 
     def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
-        """The extents of the tensors at some positions in the order of the offsets."""
+        """Yield the extents of the tensors at some positions in the order of the offsets."""
         placements, last = self.placements, len(self.placements) - 1
         for place in places:
             placement, after = placements[place], placements[place + 1] if place < last else None
@@ -427,7 +431,7 @@ class Subject:
         return prod(ne) >= 128 and placement.size == types.I2_S.nbytes(ne)
 
     def name(self, i: int) -> bytes:
-        """The name of a tensor."""
+        """Return the name of a tensor."""
         return self.file.index.tensor(i).name
 
 
@@ -446,7 +450,7 @@ def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
 
 @analysis
 def split_set(subject: Subject) -> SplitSet | None:
-    """The model that a file is a part of, by the file's own keys and path; None for a file that is no part.
+    """Return the model that a file is a part of, by the file's own keys and path; None for a file that is no part.
 
     If it is `complete`, the file is the first part: `tensors` gives those of all parts in order, and the keys of the
     model are the file's own (`subject.file.metadata`). A later part has no keys to judge tensors by.
@@ -491,7 +495,7 @@ class Uncounted:
 
 
 def uncounted(file: File) -> Uncounted | None:
-    """The tensor infos after the last one that the header counts; None if there are none.
+    """Return the tensor infos after the last one that the header counts; None if there are none.
 
     Padding does not match: its zeros would be an empty name. Payloads do not match by chance, either: it takes eight
     bytes with a length below 65, a plain name of that length, a sound shape, a defined type and an aligned offset
@@ -612,7 +616,7 @@ class LenientRecords:
         return self._start + len(self._data) - self.at
 
     def span(self, start: int, path: str) -> Span:
-        """The span from a place to here, cut at the end of the file."""
+        """Return the span from a place to here, cut at the end of the file."""
         return Span(min(start, self._size), min(self.at, self._size), path)
 
     def stop(self, outcome: str, text: str, path: str = "") -> NoReturn:
@@ -632,7 +636,7 @@ class LenientRecords:
             self.stop("unknown", "after its fault, the header is too long to be read further")
 
     def number(self, width: int, path: str) -> int:
-        """An unsigned number of some bytes."""
+        """Return an unsigned number of some bytes."""
         piece = self._piece(width)
         if len(piece) < width:
             if self._policy.end != "zeros":
@@ -642,7 +646,7 @@ class LenientRecords:
         return int.from_bytes(piece, "big" if self.big else "little")
 
     def string(self, path: str) -> bytes:
-        """A length and that many bytes, or as many of them as the file has."""
+        """Return a length and that many bytes, or as many of them as the file has."""
         length = self.number(self.word, path)
         most = self._policy.string_bytes
         if most is not None and length > most:
@@ -675,7 +679,7 @@ class LenientRecords:
         )
 
     def tensor(self, path: str) -> SeenTensor:
-        """A tensor info; its type number is signed, as readers take it."""
+        """Return a tensor info; its type number is signed, as readers take it."""
         start = self.at
         name = self.string(path)
         dimensions = self.number(4, path)
@@ -694,6 +698,6 @@ class LenientRecords:
         return SeenTensor(name, self.span(start, path), ne, number, offset)
 
     def _piece(self, length: int) -> bytes:
-        """The next bytes, or as many of them as the window has."""
+        """Return the next bytes, or as many of them as the window has."""
         start = self.at - self._start
         return self._data[start : start + length]

@@ -48,7 +48,7 @@ class ExtentAnomalies:
 
 @analysis
 def extent_anomalies(subject: Subject) -> ExtentAnomalies:
-    """The extents of a file that rules examine."""
+    """Return the extents of a file that rules examine."""
     step, placements = subject.effective_alignment, subject.placements
     found = ExtentAnomalies()
     covered = 0  # where the tensors before this one end: bytes that they cover are neither padding nor a gap
@@ -74,22 +74,22 @@ def extent_anomalies(subject: Subject) -> ExtentAnomalies:
 
 
 def mis_sized(subject: Subject, mistake: str) -> Iterator[Extent]:
-    """The extents that a mistake about the tensor's size explains."""
+    """Return the extents that a mistake about the tensor's size explains."""
     return subject.extents_of(extent_anomalies(subject).mis_sized.get(mistake, ()))
 
 
 def oversized(subject: Subject) -> Iterator[Extent]:
-    """The extents that are larger than the padded size of the tensor for another reason."""
+    """Return the extents that are larger than the padded size of the tensor for another reason."""
     return subject.extents_of(extent_anomalies(subject).oversized)
 
 
 def padding(subject: Subject) -> Iterator[Extent]:
-    """The extents with padding after the tensor whose size is right."""
+    """Return the extents with padding after the tensor whose size is right."""
     return subject.extents_of(extent_anomalies(subject).padding)
 
 
 def size_mistake(subject: Subject, placement: Placement, allotted: int) -> str | None:
-    """The mistake about an I2_S tensor's size that explains the distance to the next tensor, if one does.
+    """Return the mistake about an I2_S tensor's size that explains the distance to the next tensor, if one does.
 
     `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
     payload padded to blocks of 128; `row-scales`: every row begins with a scale; `chunks`: every chunk of a threaded
@@ -112,7 +112,7 @@ def size_mistake(subject: Subject, placement: Placement, allotted: int) -> str |
 
 @lru_cache(maxsize=1024)  # many tensors are alike
 def _by_numbers(ne: tuple[int, ...], size: int, allotted: int, step: int) -> tuple[str | None, bool, bool]:
-    """The mistake that sizes alone show; else whether to search the bytes for row scales and for chunks."""
+    """Return the mistake that sizes alone show; else whether to search the bytes for row scales and for chunks."""
     payload, n = size - TAIL_BYTES, prod(ne)
     if payload <= allotted < size:
         return "no-tail", False, False
@@ -125,7 +125,8 @@ def _by_numbers(ne: tuple[int, ...], size: int, allotted: int, step: int) -> tup
 
 
 def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[int, int] | None:
-    """The number of rows, and the bytes of the float before each, that explain the extent of an I2_S tensor, if they do.
+    """Return the number of rows, and the bytes of the float before each, that explain the extent of an I2_S tensor,
+    if they do.
 
     The extent alone is not enough: some rows must begin with a float like the scales of trained models.
     """
@@ -147,7 +148,7 @@ def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[i
 
 
 def chunks(subject: Subject, placement: Placement, allotted: int) -> int:
-    """The number of chunks, each with a tail, that explains the extent of an I2_S tensor; 0 if none does.
+    """Return the number of chunks, each with a tail, that explains the extent of an I2_S tensor; 0 if none does.
 
     A threaded quantizer splits a tensor by rows, so there are no more chunks than rows, and the bytes after the proper
     end are the rest of the weights, not zeros. The first chunk has its scale after its codes: without a scale there, an
@@ -182,7 +183,9 @@ def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
 
 @analysis
 def holes(subject: Subject) -> list[tuple[int, int]]:
-    """The first few holes of a sparse file in its data section, without the implicit hole at the end of the file."""
+    """Return the first few holes of a sparse file in its data section, without the implicit hole at the end of the
+    file.
+    """
     descriptor = getattr(subject.file.source, "fileno", None)
     start, size = subject.file.data_start, subject.file.size
     if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:

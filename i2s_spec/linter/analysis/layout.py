@@ -40,7 +40,8 @@ class Ahead:
 
 @analysis
 def layout_ahead(subject: Subject) -> Ahead | None:
-    """The evidence by the canonical code map, if other threads are reading the payloads of a large file; else None.
+    """Return the evidence by the canonical code map, if other threads are reading the payloads of a large file; else
+    None.
 
     Also None if the file cannot be read: the survey and the rules report the reason.
     """
@@ -60,7 +61,9 @@ def layout_ahead(subject: Subject) -> Ahead | None:
 
 @analysis
 def weight_layout(subject: Subject) -> LayoutEvidence | None:
-    """The evidence; None if payloads are not read, a reference is better evidence, or no tensor has a role in a layer."""
+    """Return the evidence; None if payloads are not read, a reference is better evidence, or no tensor has a role in
+    a layer.
+    """
     if not layers_read(subject):
         return None
     survey = subject.survey
@@ -81,7 +84,7 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
 
 @analysis
 def weight_code_map(subject: Subject) -> CodeMap:
-    """The code map that the codes of all payloads together show."""
+    """Return the code map that the codes of all payloads together show."""
     from i2s_spec.layout_inference.counts import likely_code_map
 
     return likely_code_map(code_totals(subject))
@@ -117,7 +120,7 @@ def query_order(subject: Subject) -> PairOrder | None:
 
 
 def _float_order(subject: Subject) -> PairOrder | None:
-    """The same for matrices stored as floats: the magnitudes of a row added up stand for its density."""
+    """Return the same for matrices stored as floats: the magnitudes of a row added up stand for its density."""
     from i2s_spec.layout_inference.evidence import ROTATED, order_of_rows
 
     known = architecture_view(subject)
@@ -140,7 +143,9 @@ def _float_order(subject: Subject) -> PairOrder | None:
 
 
 def _magnitudes(subject: Subject, tensor: Tensor) -> memoryview[int] | None:
-    """The magnitudes of each row of floats added up, uint32, the largest 2^19; None where one is infinite or NaN."""
+    """Return the magnitudes of each row of floats added up, uint32, the largest 2^19; None where one is infinite or
+    NaN.
+    """
     from array import array
 
     from i2s_spec.codec import _floats

@@ -179,7 +179,7 @@ class LoaderView:
         return found
 
     def number(self, key: str) -> Any:
-        """The value of a key that is no array; None if there is none, or it is not looked at."""
+        """Return the value of a key that is no array; None if there is none, or it is not looked at."""
         value = self._contents.value(key)
         return None if value is None or value.label.startswith("arr") else value.value
 
@@ -355,7 +355,7 @@ class LoaderView:
 
 
 def _first_span(metadata: Metadata, keys: Iterable[str]) -> Span | None:
-    """The value of the first of some keys that the file has."""
+    """Return the value of the first of some keys that the file has."""
     return next((metadata.entry(key).value_span for key in keys if key in metadata), None)
 
 

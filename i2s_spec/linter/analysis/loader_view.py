@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @analysis
 def loader_view(subject: Subject) -> LoaderView | None:
-    """The file of a subject against the demands on its architecture; None if it is no model, or of an architecture that
-    llama.cpp does not have."""
+    """Return the file of a subject against the demands on its architecture; None if it is no model, or of an
+    architecture that llama.cpp does not have."""
     known = architecture_view(subject)
     if not known.holds_model or known.in_parts or subject.file.index.keys > limits.MANY_KEYS:
         return None
@@ -37,7 +37,7 @@ def loader_view(subject: Subject) -> LoaderView | None:
 
 
 def loader_table() -> Table:
-    """The table of what the loader asks of each architecture; its first reading takes a few milliseconds."""
+    """Return the table of what the loader asks of each architecture; its first reading takes a few milliseconds."""
     from i2s_spec.schema import llama_cpp
 
     return llama_cpp.table()
@@ -55,7 +55,7 @@ OLD_AFTER: Final = 365
 
 @analysis
 def ceiling(subject: Subject) -> Severity | None:
-    """The most severe that a finding from the table can be: a warning once the table is a year old."""
+    """Return the most severe that a finding from the table can be: a warning once the table is a year old."""
     loader = loader_view(subject)
     return WARNING if loader is not None and is_old(loader.table) else None
 

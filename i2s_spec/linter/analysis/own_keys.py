@@ -39,11 +39,11 @@ class OwnRecords:
             self.tensors.setdefault(name.decode("utf-8", "surrogateescape"), found)
 
     def label(self, name: str) -> str:
-        """The type of a key that exists, in the usual notation."""
+        """Return the type of a key that exists, in the usual notation."""
         return self.subject.file.index.key(self.places[name]).label
 
     def value(self, name: str, label: str | None = None) -> Any:
-        """The value of a key; None if it is missing, too long, or of another type than `label`.
+        """Return the value of a key; None if it is missing, too long, or of another type than `label`.
 
         Arrays of numbers are tuples; arrays of texts give None.
         """
@@ -52,21 +52,23 @@ class OwnRecords:
         return self._decode(self.places[name])
 
     def value_span(self, name: str) -> Span:
-        """The bytes of a value, or of the number of keys if there is none."""
+        """Return the bytes of a value, or of the number of keys if there is none."""
         if name not in self.places:
             return KEY_COUNT_SPAN
         return self.subject.file.metadata.by_index(self.places[name]).value_span
 
     def name_span(self, name: str) -> Span:
-        """The bytes of a tensor's name."""
+        """Return the bytes of a tensor's name."""
         return self.subject.name_span(self.tensors[name].row)
 
     def ne_span(self, name: str) -> Span:
-        """The bytes of a tensor's dimensions."""
+        """Return the bytes of a tensor's dimensions."""
         return self.subject.info_span(self.tensors[name].row, "ne")
 
     def of_another_type(self, wanted: dict[str, str]) -> Iterator[tuple[str, Span, TrustedText, TrustedText]]:
-        """The keys that have another type than the wanted one: name, bytes of the type, its type, the wanted type."""
+        """Yield the keys that have another type than the wanted one: name, bytes of the type, its type, the wanted
+        type.
+        """
         for name, i in self.places.items():
             want = wanted.get(name)
             entry = self.subject.file.index.key(i)
@@ -76,5 +78,5 @@ class OwnRecords:
 
 @analysis
 def own(subject: Subject) -> OwnRecords:
-    """The keys and tensors of a file by their full names."""
+    """Return the keys and tensors of a file by their full names."""
     return OwnRecords(subject)

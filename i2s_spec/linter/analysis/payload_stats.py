@@ -98,7 +98,7 @@ def compared(subject: Subject) -> bool:
 
 @analysis
 def payload_anomalies(subject: Subject) -> PayloadAnomalies:
-    """The anomalies that rules on payloads report; none if payloads are not read."""
+    """Return the anomalies that rules on payloads report; none if payloads are not read."""
     found, survey = PayloadAnomalies(), subject.survey
     if survey is None:
         return found
@@ -185,7 +185,7 @@ def _runs(subject: Subject, found: PayloadAnomalies, tensor: TensorSurvey) -> bo
 
 
 def _float_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
-    """The float type that a payload with many codes 3 could hold: F32, BF16 or F16."""
+    """Return the float type that a payload with many codes 3 could hold: F32, BF16 or F16."""
     length = min(tensor.payload_bytes // 4 * 4, 4 * FLOATS_READ)
     if length < 256:
         return None
@@ -241,7 +241,7 @@ class GroupAnomalies:
 
 @analysis
 def group_anomalies(subject: Subject) -> GroupAnomalies:
-    """The anomalies that rules on groups report; the payloads must be read."""
+    """Return the anomalies that rules on groups report; the payloads must be read."""
     survey = subject.payloads
     found, odd = GroupAnomalies(), extent_anomalies(subject).rows
     found.row_scales.update(_odd_row_scales(subject))
@@ -268,7 +268,7 @@ def group_anomalies(subject: Subject) -> GroupAnomalies:
 
 
 def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
-    """The I2_SR tensors with anomalies that were surveyed whole, by their positions, with their contents.
+    """Yield the I2_SR tensors with anomalies that were surveyed whole, by their positions, with their contents.
 
     They are read once more, a few megabytes at a time; few files have any.
     """
@@ -297,7 +297,7 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
 
 
 def odd_groups(subject: Subject, topic: str) -> Iterator[tuple[OtherSurvey, Groups, BlockLayout]]:
-    """The tensors of a topic, with the survey and the positions of their groups."""
+    """Yield the tensors of a topic, with the survey and the positions of their groups."""
     verdict, survey = group_anomalies(subject), subject.payloads
     for place in getattr(verdict, topic):
         other = survey.others[place]
@@ -344,7 +344,7 @@ def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
 
 
 def block_span(other: OtherSurvey, layout: BlockLayout, at: int) -> Span:
-    """The block that holds a byte of a payload."""
+    """Return the block that holds a byte of a payload."""
     unit, front = _unit(other, layout)
     row, inside = at // unit * unit, at % unit
     start = row + front + (inside - front) // layout.nbytes * layout.nbytes if inside >= front else row
@@ -352,7 +352,7 @@ def block_span(other: OtherSurvey, layout: BlockLayout, at: int) -> Span:
 
 
 def scale_span(other: OtherSurvey, layout: BlockLayout, group: int) -> Span:
-    """The block of a scale, by the number of its group; for the scale of a row, only the scale."""
+    """Return the block of a scale, by the number of its group; for the scale of a row, only the scale."""
     if layout.scale.apart:
         start = other.start + prod(other.ne) // CODES_PER_BYTE + group * layout.scale.nbytes
         return Span(start, start + layout.scale.nbytes, f"data[{other.row}].scales[{group}]")
@@ -378,7 +378,7 @@ def far_apart(octaves: Sequence[int]) -> int:
 
 
 def _octave(octaves: Sequence[int], total: int, quarter: int) -> int:
-    """The octave of a quartile."""
+    """Return the octave of a quartile."""
     reached = 0
     for octave, count in enumerate(octaves):
         reached += count

@@ -51,7 +51,7 @@ class EncoderView:
         self.is_refused = row is not None and "refused" in row
 
     def own(self, name: str) -> str:
-        """A key of this encoder by the end of its name."""
+        """Return a key of this encoder by the end of its name."""
         return f"{self.encoder.keys}.{name}"
 
     @cached_property
@@ -72,7 +72,7 @@ class EncoderView:
         return found
 
     def number(self, key: str) -> int | None:
-        """The value of a key that is a u32."""
+        """Return the value of a key that is a u32."""
         value = self.records.value(key, "u32")
         return value if isinstance(value, int) else None
 
@@ -82,7 +82,7 @@ class EncoderView:
         return self.number(self.own("block_count"))
 
     def _count(self, key: str) -> list[int] | None:
-        """The numbers of a loop whose end a key gives; None if it does not."""
+        """Return the numbers of a loop whose end a key gives; None if it does not."""
         key = key.replace("{m}", self.encoder.keys)
         if key.startswith("#"):
             items = self.records.value(key[1:])
@@ -97,7 +97,7 @@ class EncoderView:
         return list(range(first, first + count))
 
     def needed(self) -> Iterator[Needed]:
-        """The tensors that the loader requires, in its order."""
+        """Yield the tensors that the loader requires, in its order."""
         if self.row is None:
             return
         prefix, names = self.encoder.tensors, self.records.tensors
@@ -167,5 +167,5 @@ class ProjectorView:
 
 @analysis
 def projector_view(subject: Subject) -> ProjectorView:
-    """The encoders of a projector."""
+    """Return the encoders of a projector."""
     return ProjectorView(subject)

@@ -47,7 +47,7 @@ class RootCause(NamedTuple):
 
 @analysis
 def root_cause(subject: Subject) -> RootCause | None:
-    """The one cause, if there is one; only for files that name an architecture and hold tensors as models do."""
+    """Return the one cause, if there is one; only for files that name an architecture and hold tensors as models do."""
     known = architecture_view(subject)
     count = subject.file.index.tensors
     if not known.name or not 0 < count <= limits.MANY_TENSORS or subject.file.fault is not None:

@@ -71,7 +71,7 @@ def usual(scale: float) -> bool:
 
 
 def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
-    """The tensors whose scale has one kind of oddness; each scale has at most one kind."""
+    """Yield the tensors whose scale has one kind of oddness; each scale has at most one kind."""
     survey = subject.payloads
     for place in odd_scales(subject).kinds.get(kind, ()):
         yield place, survey[place]
@@ -123,7 +123,7 @@ class ScaleInFront:
 
 
 def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:
-    """The scale before a payload, if there is certainly one.
+    """Return the scale before a payload, if there is certainly one.
 
     A header of 32 bytes is a float followed by zeros, which as codes would be at least 112 weights of -1. If a float32
     alone precedes the codes, the codes are shifted: the place of the scale holds the last four bytes of codes, and the
@@ -149,12 +149,12 @@ def _positive(value: float) -> bool:
 
 
 def _unused(data: bytes) -> int:
-    """The number of codes 3 in some bytes."""
+    """Return the number of codes 3 in some bytes."""
     return sum(byte >> shift & 3 == 3 for byte in data for shift in (0, 2, 4, 6))
 
 
 def halves(head: bytes) -> tuple[float, float]:
-    """The first two bytes as a float16 in either order."""
+    """Return the first two bytes as a float16 in either order."""
     import struct
 
     return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
@@ -176,7 +176,7 @@ def groups(subject: Subject) -> dict[bytes, Scales]:
 
 
 def in_layer(name: bytes) -> tuple[bytes, bytes] | None:
-    """The digits of the layer and the rest of a tensor's name; None if it is not in a layer.
+    """Return the digits of the layer and the rest of a tensor's name; None if it is not in a layer.
 
     >>> in_layer(b"blk.3.ffn_up.weight"), in_layer(b"output.weight")
     ((b'3', b'ffn_up.weight'), None)
@@ -205,7 +205,7 @@ def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:
 
 
 def median(scales: Iterable[float]) -> float | None:
-    """The median of the positive finite scales, if there are more than `SIBLINGS`."""
+    """Return the median of the positive finite scales, if there are more than `SIBLINGS`."""
     sound = sorted(scale for scale in scales if isfinite(scale) and scale > 0)
     return sound[len(sound) // 2] if len(sound) > SIBLINGS else None
 
@@ -216,7 +216,7 @@ def _factor(one: float, other: float) -> float:
 
 @analysis
 def stale_tails(subject: Subject) -> Leftovers | None:
-    """The contents of the 28 bytes after the scales; None if all those bytes are zeros."""
+    """Return the contents of the 28 bytes after the scales; None if all those bytes are zeros."""
     anomalies, survey = payload_anomalies(subject), subject.payloads
     if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
         return None

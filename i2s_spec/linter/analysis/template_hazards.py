@@ -79,7 +79,9 @@ _OF_WORDS: Final = _LETTERS + " .'-"
 
 
 def hazards(source: bytes) -> list[Hazard]:
-    """The hazards in the first `LOOKED_AT` bytes of a template, in their order; of each kind only the first ones."""
+    """Return the hazards in the first `LOOKED_AT` bytes of a template, in their order; of each kind only the first
+    ones.
+    """
     whole, text = len(source) <= LOOKED_AT, source[:LOOKED_AT].decode("utf-8", "surrogateescape")
     found = _found(text, whole)
     if text.isascii():
@@ -88,13 +90,13 @@ def hazards(source: bytes) -> list[Hazard]:
 
 
 def _bytes(text: str, count: int) -> int:
-    """The number of bytes of the first characters of a text."""
+    """Return the number of bytes of the first characters of a text."""
     return len(text[:count].encode("utf-8", "surrogateescape"))
 
 
 def _found(source: str, whole: bool) -> list[Hazard]:
-    """The hazards of a template, with positions in characters; if only a part is examined, nothing is reported as
-    broken."""
+    """Return the hazards of a template, with positions in characters; if only a part is examined, nothing is
+    reported as broken."""
     parts: list[Part] = []
     found: list[Hazard] = []
     try:
@@ -185,7 +187,7 @@ def _is_word(text: str) -> bool:
 
 
 def _unpaired(parts: list[Part]) -> list[Hazard]:
-    """The first statement that opens a block without closing it, or closes one that is not open."""
+    """Return the first statement that opens a block without closing it, or closes one that is not open."""
     ends = {end: word for word, end in _PAIRS.items()}
     opened: list[Part] = []
     for part in parts:
@@ -420,7 +422,7 @@ def _named_attribute(tokens: tuple[Token, ...], i: int, at: int) -> Iterator[Haz
 
 
 def _argument(inner: list[Token], place: int) -> list[Token]:
-    """The tokens of a positional argument, with the sign after it; empty if there are fewer arguments."""
+    """Return the tokens of a positional argument, with the sign after it; empty if there are fewer arguments."""
     begin, depth, count = 0, 0, 0
     for i, token in enumerate(inner):
         sign = token.value if token.kind == "sign" else ""
@@ -451,7 +453,7 @@ def _one_text(tokens: tuple[Token, ...], i: int) -> bool:
 
 
 def _inner(tokens: tuple[Token, ...], start: int) -> list[Token]:
-    """The tokens in a bracket, including the closing one; at most the first `_MOST`."""
+    """Return the tokens in a bracket, including the closing one; at most the first `_MOST`."""
     depth, inner = 0, []
     for token in tokens[start : start + _MOST]:
         if token.kind == "sign":
@@ -540,7 +542,7 @@ def multiplied(parts: list[Part]) -> Iterator[Hazard]:
 
 
 def _largest(arguments: list[Token]) -> float:
-    """The largest number among the arguments of a call."""
+    """Return the largest number among the arguments of a call."""
     largest, begin = 0.0, 0
     for i, token in enumerate(arguments):
         if token.kind == "sign" and token.value in (",", ")", "="):
@@ -551,7 +553,7 @@ def _largest(arguments: list[Token]) -> float:
 
 
 def _width(text: str) -> int:
-    """The largest width in a text that is used as a format."""
+    """Return the largest width in a text that is used as a format."""
     widest = 0
     for piece in text.split("%")[1:]:
         digits = piece.lstrip("#0- +")
@@ -564,7 +566,7 @@ def _width(text: str) -> int:
 
 
 def _doubled(part: Part) -> Iterator[Hazard]:
-    """A name that is set to itself joined to itself."""
+    """Yield a name that is set to itself joined to itself."""
     values = [token.value for token in part.tokens[: 2 * _MOST]]
     signs = [token.value if token.kind == "sign" else "" for token in part.tokens[: 2 * _MOST]]
     if "=" not in signs:
@@ -631,7 +633,7 @@ MANY: Final = 1_000_000
 
 
 def number_in(tokens: tuple[Token, ...]) -> float:
-    """The value of a product or power of numbers, such as `10**9`; 0 for anything else."""
+    """Return the value of a product or power of numbers, such as `10**9`; 0 for anything else."""
     if not tokens or any(token.kind != "number" for token in tokens[::2]) or len(tokens) % 2 == 0:
         return 0.0
     if any(token.value not in ("*", "**", "+") for token in tokens[1::2]) or len(tokens) > 9:
@@ -651,7 +653,7 @@ def number_in(tokens: tuple[Token, ...]) -> float:
 
 
 def _float(digits: str) -> float:
-    """The value of a number; infinity if it is too large."""
+    """Return the value of a number; infinity if it is too large."""
     digits = digits[:400].replace("_", "")
     try:
         return float(int(digits, 0) if digits[:2].lower() in ("0x", "0o", "0b") else digits)
@@ -753,14 +755,14 @@ def loops(parts: list[Part]) -> Iterator[Hazard]:
 
 
 def _list_of(tokens: tuple[Token, ...]) -> str:
-    """The name of the list that a `for` iterates over, if it is a name."""
+    """Return the name of the list that a `for` iterates over, if it is a name."""
     at = next((i for i, token in enumerate(tokens) if token.kind == "name" and token.value == "in"), len(tokens))
     ends = at + 2 >= len(tokens) or tokens[at + 2].value in ("if", "recursive")
     return tokens[at + 1].value if ends and at + 1 < len(tokens) and tokens[at + 1].kind == "name" else ""
 
 
 def _lengthened(part: Part, looped: list[str]) -> Iterator[Hazard]:
-    """Lists that grow while a loop iterates over them, and lists that are added to themselves."""
+    """List that grow while a loop iterates over them, and lists that are added to themselves."""
     tokens = part.tokens
     for i in range(len(tokens) - 3):
         name, dot, method, bracket = tokens[i : i + 4]

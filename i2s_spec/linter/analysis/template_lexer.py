@@ -76,7 +76,7 @@ class Broken(Exception):
 
 
 def cut(source: str) -> Iterator[Part]:
-    """A template's text and code in order; comments are left out.
+    """Yield a template's text and code in order; comments are left out.
 
     :raises Broken: if the source ends inside a piece of code
     """
@@ -113,7 +113,7 @@ def cut(source: str) -> Iterator[Part]:
 
 
 def _code(source: str, start: int, kind: str) -> Part:
-    """The expression or statement that opens at `start`."""
+    """Return the expression or statement that opens at `start`."""
     end, signs = ("}}", "-") if kind == "expression" else ("%}", "-+")
     at, depth = start + 2, 0
     if source[at : at + 1] in ("-", "+"):
@@ -149,7 +149,9 @@ def _opened(source: str, at: int) -> int:
 
 
 def _token(source: str, at: int) -> tuple[str, int]:
-    """The kind of the token at a place, or `space` for blanks, and where it ends. A text that does not end is a sign."""
+    """Return the kind of the token at a place, or `space` for blanks, and where it ends. A text that does not end is
+    a sign.
+    """
     first = source[at]
     if first.isspace():
         return "space", _end(source, at, str.isspace)
@@ -267,7 +269,7 @@ def _escape(text: str, at: int) -> tuple[int, str]:
 
 
 def _named_character(text: str, at: int) -> tuple[int, str]:
-    """The same of the name of a character in braces."""
+    """Return the same of the name of a character in braces."""
     close = text.find("}", at + 3, at + 4 + _LONGEST_CHARACTER_NAME)
     if not text.startswith("{", at + 2) or close <= at + 3:
         return at + 1, "\\"

@@ -83,7 +83,7 @@ class _Work(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _work(options: bytes) -> _Work:
-    """The results of pickled options, computed once for all files of a process."""
+    """Return the results of pickled options, computed once for all files of a process."""
     found: Options = pickle.loads(options)
     return _Work(found, replace(found, details=WithFacts(found.details)), options_key(found))
 
@@ -107,7 +107,7 @@ def _judge(
 
 
 def _named(entry: Entry, report: Mapping[str, Any]) -> Entry:
-    """An entry with the identity that its server gave while the file was read, if the manifest had none."""
+    """Return an entry with the identity that its server gave while the file was read, if the manifest had none."""
     if not entry.has_no_identity or "remote" not in report:
         return entry
     remote = report["remote"]
@@ -117,7 +117,7 @@ def _named(entry: Entry, report: Mapping[str, Any]) -> Entry:
 def record_of(
     entry: Entry, key: str, report: Mapping[str, Any], facts: Mapping[str, Any] | None = None, seconds: float = 0
 ) -> Record:
-    """A record, made from its parts."""
+    """Return a record, made from its parts."""
     return {
         "schema_version": RECORD_VERSION,
         "url": entry.url,
@@ -132,7 +132,9 @@ def record_of(
 
 
 def died(entry: Entry, key: str, words: str) -> Record:
-    """The record of a file on which processes died: a result like others, with an internal error in its report."""
+    """Return the record of a file on which processes died: a result like others, with an internal error in its
+    report.
+    """
     return record_of(entry, key, failed(entry.url, words))
 
 
@@ -170,7 +172,7 @@ def check_batch(
 
 
 def wait_asked(record: Record) -> float | None:
-    """The seconds that a server asked to wait, if it refused the file for that reason."""
+    """Return the seconds that a server asked to wait, if it refused the file for that reason."""
     for finding in record["report"]["findings"]:
         if finding["code"] == faults.REMOTE_RATE_LIMITED.code:
             seconds = finding.get("got")
@@ -179,7 +181,7 @@ def wait_asked(record: Record) -> float | None:
 
 
 def _impatient(work: _Work) -> _Work:
-    """The same options; for files on servers, with short waits."""
+    """Return the same options; for files on servers, with short waits."""
     from i2s_spec.remote.policy import Policy
 
     policy = work.options.remote or Policy()
@@ -245,7 +247,7 @@ def _one(entry: Entry, options: bytes, key: str, folders: Folders | None) -> Rec
 
 
 def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple[str, int | None] | None]:
-    """The current etags and sizes of files on servers; None if a server does not give them.
+    """Return the current etags and sizes of files on servers; None if a server does not give them.
 
     For a checkpoint on a hub, the etag is the commit, and the size is not known.
 
@@ -322,7 +324,7 @@ def options_key(options: Options) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value of an option as JSON can hold it; a function by its name."""
+    """Return the value of an option as JSON can hold it; a function by its name."""
     if isinstance(value, Reference):
         return _reference(value)
     if isinstance(value, HeaderRecord):
@@ -331,7 +333,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reference(reference: Reference) -> list[Any]:
-    """The reference by its path, its dialects and the state of its files."""
+    """Return the reference by its path, its dialects and the state of its files."""
     origin = str(reference.origin)
     try:
         status = os.stat(origin)
@@ -342,7 +344,9 @@ def _reference(reference: Reference) -> list[Any]:
 
 
 def portable(options: Options) -> Options:
-    """The same options for a process in another folder: paths of suppressions and of the reference are absolute."""
+    """Return the same options for a process in another folder: paths of suppressions and of the reference are
+    absolute.
+    """
     suppressions = tuple(each._replace(base=os.path.abspath(each.base)) for each in options.suppressions)
     reference = options.reference
     if reference is not None and isinstance(reference.origin, str | os.PathLike):

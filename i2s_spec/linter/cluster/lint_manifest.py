@@ -106,7 +106,7 @@ def lint_manifest(
 
 @contextmanager
 def _full_disks_end_early(coordinator: Coordinator) -> Iterator[None]:
-    """A full disk says nothing about the files: the run ends early, and goes on when there is room."""
+    """Provide a full disk says nothing about the files: the run ends early, and goes on when there is room."""
     try:
         yield
     except OSError as error:

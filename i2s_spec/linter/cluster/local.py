@@ -38,7 +38,7 @@ class _Nanny(Nanny):  # type: ignore[misc]
 
 
 def local_cluster(workers: int) -> SpecCluster:
-    """A cluster with so many worker processes of one thread each; as a context manager it ends with the block.
+    """Return a cluster with so many worker processes of one thread each; as a context manager it ends with the block.
 
     :raises RuntimeError: if a worker ends while it starts
     """

@@ -71,7 +71,7 @@ class Entry(NamedTuple):
         return host_of(self.url)
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry as a line of a manifest; unknown values are left out."""
+        """Return the entry as a line of a manifest; unknown values are left out."""
         plain = {"url": self.url, "etag": self.etag, "size": self.size, "sha256": self.sha256}
         return {name: value for name, value in plain.items() if value is not None} | (
             {"checkpoint": True} if self.checkpoint else {}
@@ -79,7 +79,8 @@ class Entry(NamedTuple):
 
 
 def host_of(url: str) -> str:
-    """The host of an address: that of a web address, the Hub's for `hf://`, the scheme for buckets; empty for a path.
+    """Return the host of an address: that of a web address, the Hub's for `hf://`, the scheme for buckets; empty for
+    a path.
 
     >>> host_of("https://Example.org:8080/m.gguf"), host_of("s3://bucket/m.gguf"), host_of("/models/m.gguf")
     ('example.org', 's3', '')
@@ -98,7 +99,7 @@ def host_of(url: str) -> str:
 
 
 def manifest(names: Iterable[str]) -> Iterator[Entry]:
-    """The entries that the names denote, in order, each address once.
+    """Yield the entries that the names denote, in order, each address once.
 
     :param names: files, folders and globs as for `lint`, `@LIST` and names that end in `.txt` for lists of these, names
         that end in `.jsonl` for manifests, and addresses with `://`
@@ -136,7 +137,7 @@ def _local(found: Iterable[Input]) -> Iterator[Entry]:
 
 
 def entry_of_path(path: str) -> Entry:
-    """The entry of a file of this machine; a file that cannot be read has neither etag nor size.
+    """Return the entry of a file of this machine; a file that cannot be read has neither etag nor size.
 
     The etag consists of the times of the last write (mtime) and of the last change of state (ctime): it changes with
     every write, even if the mtime was set back. The etag of a folder of safetensors is made from those of the files of
@@ -174,7 +175,7 @@ def _entry_of_folder(url: str) -> Entry:
 
 
 def _read(name: str) -> Iterator[Entry]:
-    """The entries of a manifest."""
+    """Yield the entries of a manifest."""
     try:
         with open_regular(name) as stream:
             for number, line in enumerate(_lines(stream), 1):
@@ -203,7 +204,7 @@ def _entry_of_line(line: bytes, place: str) -> Entry:
 
 
 def entry_of(fields: str | Mapping[str, Any]) -> Entry:
-    """An entry from an address, or from the fields of a line of a manifest.
+    """Return an entry from an address, or from the fields of a line of a manifest.
 
     A path without an etag gets that of the file.
 
@@ -236,7 +237,7 @@ def entry_of(fields: str | Mapping[str, Any]) -> Entry:
 
 
 def _value(fields: Mapping[str, Any], name: str) -> Any:
-    """A field; table libraries give NaN for a missing value, and their own types for numbers."""
+    """Return a field; table libraries give NaN for a missing value, and their own types for numbers."""
     value = fields.get(name)
     if value is None or value != value:  # noqa: PLR0124  # NaN
         return None
@@ -303,7 +304,9 @@ def origin_facts(subject: Subject) -> dict[str, Any]:
 
 
 def _producer(seen: Observed) -> str:
-    """The program that wrote the metadata. Files of one program have the same keys, so the answer is computed once."""
+    """Return the program that wrote the metadata. Files of one program have the same keys, so the answer is computed
+    once.
+    """
     from i2s_spec.inspect.origin import converter
 
     name, index = seen.value("general.name"), seen.file.index
@@ -323,7 +326,7 @@ def _producer(seen: Observed) -> str:
 
 
 def _layout(subject: Subject) -> str | None:
-    """The layout that the weights show; the linter has computed it already."""
+    """Return the layout that the weights show; the linter has computed it already."""
     from i2s_spec.linter.analysis.layout import weight_layout
 
     if subject.file.fault is not None or not subject.has_i2s or subject.reading.mode == "none":

@@ -51,7 +51,7 @@ STEP: Final = 1 << 16
 
 
 def key_of(url: str, etag: str | None, rules: str) -> bytes:
-    """The key of a record, as sixteen bytes."""
+    """Return the key of a record, as sixteen bytes."""
     raw = [part.encode("utf-8", "surrogatepass") for part in (url, etag or "", rules)]
     lengths = b"%d,%d;" % (len(raw[0]), len(raw[1]))
     return blake2b(b"".join((lengths, *raw)), digest_size=16).digest()
@@ -66,7 +66,7 @@ _SEALED: Final = len(SEAL % bytes(32))
 
 
 def seal_key() -> bytes | None:
-    """The key of the user's seals, from the user's cache; None where none can be kept."""
+    """Return the key of the user's seals, from the user's cache; None where none can be kept."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "i2s-spec" / "results.key"
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def seal_key() -> bytes | None:
 
 
 def sealed(line: bytes, key: bytes | None) -> bytes:
-    """A line of JSON with its seal."""
+    """Return a line of JSON with its seal."""
     if key is None:
         return line + b"\n"
     return line[:-1] + SEAL % hmac.digest(key, line, "sha256").hex()[:32].encode()
@@ -168,7 +168,7 @@ class ResultsLog:
             self._newest[key_of(url, None, rules)] = key
 
     def newest(self, url: str, rules: str) -> bytes | None:
-        """The key of the last record of an address, whatever its etag; None if there is none."""
+        """Return the key of the last record of an address, whatever its etag; None if there is none."""
         return self._newest.get(key_of(url, None, rules))
 
     def __contains__(self, key: bytes) -> bool:
@@ -225,7 +225,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def parsed(line: bytes) -> Record | None:
-    """The record of a line, if it has all fields that readers rely on; else None."""
+    """Return the record of a line, if it has all fields that readers rely on; else None."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -261,7 +261,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def _url_of(line: bytes) -> str:
-    """The address of a line that is known to be a record; lines that were written here begin with it."""
+    """Return the address of a line that is known to be a record; lines that were written here begin with it."""
     if line.startswith(ADDRESS):
         url, _ = _DECODER.raw_decode(line.decode("utf-8", "surrogatepass"), len(ADDRESS))
     else:
@@ -270,7 +270,7 @@ def _url_of(line: bytes) -> str:
 
 
 def latest(path: str | os.PathLike[str], sound: bool = False) -> Iterator[Record]:
-    """The last record of each address in a file of results, in the order of the file; damaged lines are skipped.
+    """Yield the last record of each address in a file of results, in the order of the file; damaged lines are skipped.
 
     :param sound: every line is known to be a record, as after a `ResultsLog` that found no damaged one
     :raises SettingError: if the file has no record
@@ -396,7 +396,7 @@ def is_table(path: str | os.PathLike[str]) -> bool:
 
 
 def _row(record: Record) -> tuple[Any, ...]:
-    """The values of a record in the order of `COLUMNS`; None for values of another type, as in results of other
+    """Return the values of a record in the order of `COLUMNS`; None for values of another type, as in results of other
     programs."""
     get, report, facts = record.get, record["report"], record["facts"] or {}
     summary, findings, elided = report["summary"], report["findings"], report["summary"]["elided"]
@@ -415,13 +415,13 @@ def _row(record: Record) -> tuple[Any, ...]:
 
 
 def _loaders(runtimes: Any) -> list[str | None]:
-    """The runtimes that load a file."""
+    """Return the runtimes that load a file."""
     found = (each for each in runtimes if isinstance(each, dict)) if isinstance(runtimes, list) else ()
     return [_text(each.get("runtime")) for each in found if each.get("loads") == "yes"]
 
 
 def _column_count(value: Any) -> int | None:
-    """A number that fits the table's columns of counts."""
+    """Return a number that fits the table's columns of counts."""
     return value if isinstance(value, int) and not isinstance(value, bool) and -1 << 63 <= value < 1 << 63 else None
 
 
@@ -552,7 +552,7 @@ class Census:
             self.findings += findings
 
     def as_dict(self) -> dict[str, Any]:
-        """The counts as plain data, the most frequent first."""
+        """Return the counts as plain data, the most frequent first."""
         return {
             "schema_version": SCHEMA_VERSION,
             "files": self.files,
@@ -590,7 +590,7 @@ def census_of(records: Iterable[Mapping[str, Any]]) -> Census:
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
-    """The verdict on a file: the worst one of `VERDICTS` that applies."""
+    """Return the verdict on a file: the worst one of `VERDICTS` that applies."""
     summary = report["summary"]
     if report["bugs"]:
         return "failed"
@@ -628,7 +628,7 @@ def _name(value: Any) -> str:
 
 
 def _number(value: Any) -> Any:
-    """A count or a time; 0 for anything else."""
+    """Return a count or a time; 0 for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and 0 <= value < 1 << 60 else 0
 
@@ -648,7 +648,7 @@ _ANSWERS: Final = {"yes": "ok", "no": "errors"}
 
 
 def census_page(census: Census, source: str) -> str:
-    """The page.
+    """Return the page.
 
     :param source: the name of the results, which the page shows
     """

@@ -155,7 +155,7 @@ class Coordinator:
     # --- entries ------------------------------------------------------------------------------------------------------
 
     def _context(self, entry: Entry) -> str:
-        """The suppressions for a name, also those that are bound to a content."""
+        """Return the suppressions for a name, also those that are bound to a content."""
         return repr([each for each in self._options.suppressions if each.covers(entry.url)])
 
     def _judge(self, entry: Entry) -> None:
@@ -191,7 +191,7 @@ class Coordinator:
             yield self._log[following] if isinstance(following, bytes) else following
 
     def next(self, now: float) -> Batch | None:
-        """The next batch; None if none may start now.
+        """Return the next batch; None if none may start now.
 
         :param now: seconds of a clock that only goes forward
         """
@@ -353,7 +353,7 @@ def _holds(record: Record, entry: Entry) -> bool:
 
 
 def _requests(kind: Kind, entry: Entry) -> float:
-    """The requests that a task makes to the host of a file."""
+    """Return the requests that a task makes to the host of a file."""
     return 1 if kind == "look" else entry.requests
 
 
@@ -366,7 +366,7 @@ def _weight(kind: Kind, entry: Entry) -> int:
 
 
 def _copied(record: Record, entry: Entry) -> Record:
-    """The record of a file with the same content as another one."""
+    """Return the record of a file with the same content as another one."""
     path = quote(entry.url, limit=4096, bare=True)
     report = {**record["report"], "path": path, "uri": uri_of(entry.url)}
     own = {"url": entry.url, "etag": entry.etag, "size": entry.size, "sha256": entry.sha256, "seconds": 0.0}
@@ -412,7 +412,7 @@ def require_dask() -> None:
 
 @contextmanager
 def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """A client of a cluster.
+    """Provide a client of a cluster.
 
     :param scheduler: the address of a scheduler; without it, a cluster of processes on this machine, which ends with
     the run
@@ -522,7 +522,7 @@ class EarlyCluster:
             self._error = error
 
     def client(self) -> Client:
-        """The client, as soon as it is connected.
+        """Return the client, as soon as it is connected.
 
         :raises MissingExtra: without the extra [dask]
         :raises SettingError: if no scheduler answers at the address
@@ -685,7 +685,7 @@ class _Run:
         return heard
 
     def _workers(self) -> int:
-        """The number of workers; the limit of batches in progress is adapted to it."""
+        """Return the number of workers; the limit of batches in progress is adapted to it."""
         try:
             threads: dict[str, int] = self._client.nthreads()
         except Exception as error:
@@ -739,7 +739,7 @@ def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> bytes:
 
 
 def _tasks_for(threads: dict[str, int]) -> int:
-    """The limit of batches in progress for workers with these numbers of threads."""
+    """Return the limit of batches in progress for workers with these numbers of threads."""
     return max(2, AHEAD * sum(threads.values()))
 
 
@@ -770,7 +770,7 @@ class HostRates:
         self._until[host] = max(until, self._until.get(host, until))
 
     def available(self, host: str, now: float) -> float | None:
-        """The requests in the bucket; None for a host without a rate."""
+        """Return the requests in the bucket; None for a host without a rate."""
         self.wait(host, 0, now)
         return self._left.get(host)
 

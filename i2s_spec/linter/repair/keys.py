@@ -122,7 +122,7 @@ def _retyped(workspace: Workspace, code: str) -> Iterator[Outcome]:
 
 
 def fitted(value: Any, label: str) -> Any:
-    """A value as one of another type, the same number.
+    """Return a value as one of another type, the same number.
 
     :param label: of the type, such as `u32` or `arr[f32]`
     :raises ValueError, TypeError: for a value that is no such number
@@ -162,7 +162,7 @@ _ARCHITECTURE = "general.architecture"
 
 
 def _with_key(workspace: Workspace, finding: Finding, key: str, value: Any, kind: Any, safe: bool = False) -> Action:
-    """A key set to a value, whether or not it is there."""
+    """Return a key set to a value, whether or not it is there."""
     shown = quote(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
     if key in workspace.file.metadata:
         edit, does = workspace.with_value(workspace.file.metadata.entry(key), value, kind), "becomes"
@@ -321,7 +321,7 @@ def one_scaling(workspace: Workspace) -> Iterator[Outcome]:
 
 
 def _prefixed(workspace: Workspace, former: str, arch: str) -> list[Edit]:
-    """The keys of one architecture renamed to those of another, except those that it has already."""
+    """Return the keys of one architecture renamed to those of another, except those that it has already."""
     metadata = workspace.file.metadata
     return [
         workspace.with_key(entry, arch + entry.key[len(former) :])

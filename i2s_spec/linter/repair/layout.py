@@ -60,7 +60,7 @@ def places_of(workspace: Workspace) -> list[TensorPlace]:
 def relaid(
     workspace: Workspace, places: list[TensorPlace], base: int, alignment: int, new: Mapping[int, bytes] = _NOTHING
 ) -> tuple[Edit, ...]:
-    """The edits that move every tensor to where the padded one before it ends, in the order of the offsets.
+    """Return the edits that move every tensor to where the padded one before it ends, in the order of the offsets.
 
     :param new: new data, by the row of the tensor
     """
@@ -103,7 +103,7 @@ def require_clear_sizes(workspace: Workspace) -> None:
 
 
 def relaid_with(workspace: Workspace, new: Mapping[int, bytes]) -> tuple[Edit, ...]:
-    """The edits that give tensors, by row, data of another size, and lay all tensors out anew.
+    """Return the edits that give tensors, by row, data of another size, and lay all tensors out anew.
 
     :raises Unclear: if something contradicts the sizes of the tensors
     """
@@ -185,7 +185,7 @@ def sorted_table(workspace: Workspace) -> Iterator[Outcome]:
 
 
 def _alignment_value(workspace: Workspace, finding: Finding) -> int | None:
-    """The value of `general.alignment`, if it is a number."""
+    """Return the value of `general.alignment`, if it is a number."""
     value = workspace.file.metadata.decode(workspace.entry(finding))
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -464,7 +464,7 @@ def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
 
 @analysis
 def _stale(subject: Subject) -> list[Edit]:
-    """The edits that zero the bytes after scales, for each I2_S tensor that has other bytes there."""
+    """Return the edits that zero the bytes after scales, for each I2_S tensor that has other bytes there."""
     file, edits = subject.file, []
     for tensor in file.tensors.rows if file.data_start is not None else ():
         if tensor.type is not I2_S or (stop := tensor.span.stop) > file.size:

@@ -132,7 +132,7 @@ class RepairPlan(NamedTuple):
 
 
 def chosen(select: Collection[str] = (), ignore: Collection[str] = ()) -> list[Repair]:
-    """The repairs of the selected rules, in the order in which they are tried.
+    """Return the repairs of the selected rules, in the order in which they are tried.
 
     Repairs `by_name` are among them only if `select` holds their whole code or slug.
 
@@ -207,7 +207,7 @@ def plan(
 
 
 def taken_together(workspace: Workspace, actions: Iterable[Action]) -> EditedSource:
-    """A file with some actions, whose edits do not overlap, and with what follows from them."""
+    """Return a file with some actions, whose edits do not overlap, and with what follows from them."""
     taken = _Pass()
     for action in actions:
         if not action.edits or not all(_changes_nothing(edit, workspace) for edit in action.edits):
@@ -265,7 +265,7 @@ def offers(subject: Subject, findings: Sequence[Finding]) -> list[Fix]:
 
 
 def _numbers(findings: Sequence[Finding], code: str) -> dict[tuple[int, int], dict[int, None]]:
-    """The numbers of a rule's findings by start and stop of their spans."""
+    """Return the numbers of a rule's findings by start and stop of their spans."""
     numbers: dict[tuple[int, int], dict[int, None]] = {}
     for number, finding in enumerate(each for each in findings if each.code == code):
         numbers.setdefault(finding.span[:2], {})[number] = None
@@ -405,7 +405,7 @@ class _Pass:
 def _with_padding(
     workspace: Workspace, edits: list[Edit], end: int, grown: int, layout: DataPlacement | None
 ) -> list[Edit]:
-    """The edits with the padding before the data section that fits the new end of the tensor infos."""
+    """Return the edits with the padding before the data section that fits the new end of the tensor infos."""
     file, size = workspace.file, workspace.source.size
     if layout is None:
         if file.data_start is None or file.alignment is None:
@@ -454,7 +454,7 @@ class Undecided(Exception):
 
 
 def derived(known: ArchitectureView, name: str) -> Derived:
-    """The only value of a key that agrees with the tensors of the file.
+    """Return the only value of a key that agrees with the tensors of the file.
 
     :param name: the key, with the architecture in front
     :raises Undecided: if there is no such value, or more than one
@@ -466,7 +466,7 @@ def derived(known: ArchitectureView, name: str) -> Derived:
 
 
 def head_width(known: ArchitectureView) -> int:
-    """The width of a query head, if a key or a norm of each head gives it."""
+    """Return the width of a query head, if a key or a norm of each head gives it."""
     stated = known.keys.own("attention.key_length")
     norm = known.present.get("blk.0.attn_q_norm.weight")
     if norm is not None and len(norm.ne) == 1:
@@ -480,7 +480,7 @@ def head_width(known: ArchitectureView) -> int:
 
 
 def _rows(known: ArchitectureView, tensor: str) -> Iterator[int]:
-    """The rows of a tensor in each layer."""
+    """Yield the rows of a tensor in each layer."""
     for layer in range(_layers(known)):
         row = known.present.get(f"blk.{layer}.{tensor}.weight")
         if row is None or len(row.ne) != 2:

@@ -173,7 +173,7 @@ class Item(NamedTuple):
 
 
 def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
-    """The strings of an array; None for one that is too large to be a vocabulary."""
+    """Return the strings of an array; None for one that is too large to be a vocabulary."""
     start, stop, _ = entry.value_span
     if stop - start > LARGEST:
         return None

@@ -86,7 +86,8 @@ class Workspace:
         self.given: dict[str, int] = {}
 
     def findings(self, code: str) -> Iterator[Finding]:
-        """The findings of a rule, without those about tensors of other parts of a split model, which are in other files.
+        """Yield the findings of a rule, without those about tensors of other parts of a split model, which are in
+        other files.
 
         :raises TooManyFindings: after the first `MOST_REPAIRED` of them, if there are more
         """
@@ -128,15 +129,15 @@ class Workspace:
     # Key-values.
 
     def entry(self, finding: Finding) -> KeyValue:
-        """The key-value that a finding is about."""
+        """Return the key-value that a finding is about."""
         return self.file.metadata.by_index(number_of(finding.span))
 
     def without_key(self, entry: KeyValue) -> Edit:
-        """The removal of a key-value."""
+        """Return the removal of a key-value."""
         return Edit(entry.span, b"", keys=-1)
 
     def with_value(self, entry: KeyValue, value: Any, kind: Kind) -> Edit:
-        """A new value for a key, with its type.
+        """Return a new value for a key, with its type.
 
         :raises ValueError, TypeError: for a value that the type cannot hold
         """
@@ -146,13 +147,13 @@ class Workspace:
         return Edit(Span(start, entry.span.stop, entry.span.path), typed)
 
     def with_key(self, entry: KeyValue, key: str) -> Edit:
-        """A new name for a key."""
+        """Return a new name for a key."""
         name = key.encode("utf-8", "surrogateescape")
         span = Span(entry.span.start, entry.span.start + 8 + len(entry.name), f"{entry.span.path}.key")
         return Edit(span, struct.pack(self.prefix + "Q", len(name)) + name)
 
     def new_key(self, key: str, value: Any, kind: Kind) -> Edit:
-        """A key-value after the last one."""
+        """Return a key-value after the last one."""
         name = key.encode("ascii")
         index = self.file.index
         at = index.key(index.keys - 1).stop if index.keys else 24
@@ -174,30 +175,30 @@ class Workspace:
         return frozenset(name for _, name in self.subject.tensor_names())
 
     def info(self, finding: Finding) -> TensorInfo:
-        """The tensor info that a finding is about."""
+        """Return the tensor info that a finding is about."""
         return self.file.index.tensor(number_of(finding.span))
 
     def tensor(self, finding: Finding) -> Tensor:
-        """The tensor that a finding is about."""
+        """Return the tensor that a finding is about."""
         return self.file.tensors.by_index(number_of(finding.span))
 
     def with_name(self, tensor: Tensor, name: bytes) -> Edit:
-        """A new name for a tensor."""
+        """Return a new name for a tensor."""
         start = tensor.info_span.start
         span = Span(start, start + 8 + len(tensor.raw_name), f"{tensor.info_span.path}.name")
         return Edit(span, struct.pack(self.prefix + "Q", len(name)) + name)
 
     def without_tensor(self, info: TensorInfo) -> Edit:
-        """The removal of a tensor from the table; its bytes then belong to no tensor."""
+        """Return the removal of a tensor from the table; its bytes then belong to no tensor."""
         return Edit(info.span, b"", tensors=-1)
 
     def with_offset(self, row: int, offset: int) -> Edit:
-        """A new offset for a tensor."""
+        """Return a new offset for a tensor."""
         return Edit(self.subject.info_span(row, "offset"), struct.pack(self.prefix + "Q", offset))
 
 
 def number_of(span: Span) -> int:
-    """The number of the record that contains a span."""
+    """Return the number of the record that contains a span."""
     match = _INDEX.match(span.path)
     if match is None:
         raise ValueError(f"{quote(span.path)} is in no numbered record")
@@ -210,7 +211,7 @@ def number_of(span: Span) -> int:
 
 
 def recodings(file: File, dialect: Dialect, threads: int = 1) -> dict[str, Recoding]:
-    """The I2_S tensors of a file by name, each converted to the canonical dialect.
+    """Return the I2_S tensors of a file by name, each converted to the canonical dialect.
 
     :raises ValueError: for a tensor that the dialect cannot hold
     """

@@ -55,7 +55,7 @@ class Format(ABC):
         self.profile = ""
 
     def begin(self) -> str:
-        """The text before the first report."""
+        """Return the text before the first report."""
         return ""
 
     def file(self, report: Report | FileReport) -> str:
@@ -66,7 +66,7 @@ class Format(ABC):
         return self._file(file_report)
 
     def _with_own_details(self, file_report: FileReport) -> FileReport:
-        """A report without the details that were gathered for other formats."""
+        """Return a report without the details that were gathered for other formats."""
         gather, details = type(self).details, file_report["details"]
         if isinstance(details, EachDetails):
             details = None if gather is None else details.get(_name(gather))
@@ -82,7 +82,7 @@ class Format(ABC):
         """One report, as plain data."""
 
     def end(self, totals: Totals) -> str:
-        """The text after the last report."""
+        """Return the text after the last report."""
         return ""
 
 
@@ -91,7 +91,7 @@ class EachDetails(dict[str, Any]):
 
 
 def details_of(forms: Iterable[type[Format]]) -> Callable[[Any], Any] | None:
-    """The `details` functions of the formats of one run, as one function that can be sent to another process."""
+    """Return the `details` functions of the formats of one run, as one function that can be sent to another process."""
     gather = tuple(dict.fromkeys(form.details for form in forms if form.details is not None))
     if len(gather) < 2:
         return gather[0] if gather else None
@@ -123,7 +123,7 @@ FORMATS = {
 
 
 def kind(name: str) -> type[Format]:
-    """The class of the format of that name.
+    """Return the class of the format of that name.
 
     :raises KeyError: for an unknown name
     """
@@ -133,7 +133,7 @@ def kind(name: str) -> type[Format]:
 
 
 def make(name: str, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
     :raises KeyError: for an unknown name
     """

@@ -95,7 +95,7 @@ def gather(subject: Subject) -> dict[str, Any]:
 
 
 def _alignment(subject: Subject) -> dict[str, Any] | None:
-    """The channels of the file's weights under each layout, as plain data."""
+    """Return the channels of the file's weights under each layout, as plain data."""
     from i2s_spec.linter.analysis.layout import weight_layout
 
     found = weight_layout(subject)
@@ -196,7 +196,7 @@ def _tensor(
 
 
 def _run(run: Any) -> list[int] | None:
-    """The longest run of one byte: where in the tensor it begins, how long it is, and the byte."""
+    """Return the longest run of one byte: where in the tensor it begins, how long it is, and the byte."""
     return None if run is None else list(run)
 
 
@@ -285,7 +285,7 @@ def _totals(totals: Totals) -> str:
 
 
 def _explanations(codes: Iterable[str]) -> str:
-    """The text of `i2s explain` for each rule that the page mentions."""
+    """Return the text of `i2s explain` for each rule that the page mentions."""
     made = ""
     for number in codes:
         rule = find(number)
@@ -300,12 +300,12 @@ def _explanations(codes: Iterable[str]) -> str:
 
 @lru_cache(maxsize=4)
 def _asset(name: str) -> str:
-    """A style sheet or a script of the page, unchanged."""
+    """Return a style sheet or a script of the page, unchanged."""
     return files("i2s_spec.linter.report").joinpath(name).read_text(encoding="utf-8").strip()
 
 
 def _hash(text: str) -> str:
-    """The source by which a Content-Security-Policy knows an inline script or style."""
+    """Return the source by which a Content-Security-Policy knows an inline script or style."""
     return "sha256-" + b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
@@ -333,7 +333,7 @@ _MOODS = {
 
 
 def verdict(file_report: FileReport) -> tuple[str, str]:
-    """The class of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
+    """Return the class of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
     counts = count_by_kind(file_report["summary"], [severity.value for severity in Severity])
     if "skipped" in file_report:
         return "plain", "skipped"
@@ -373,7 +373,7 @@ def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
 
 
 def head(file_report: FileReport) -> str:
-    """The verdict on one file, in a line."""
+    """Return the verdict on one file, in a line."""
     mood, words = verdict(file_report)
     return f'<span class="badge {mood}">{_sign(mood)}{escape(words)}</span> {code(file_report["path"])}'
 
@@ -405,7 +405,7 @@ def _findings(file_report: FileReport, name: str) -> str:
 
 
 def _grouped(number: str, made: list[str]) -> str:
-    """The findings of one rule: the first ones open, the others folded."""
+    """Return the findings of one rule: the first ones open, the others folded."""
     first, left = "".join(made[:UNFOLDED]), made[UNFOLDED:]
     if not left:
         return first
@@ -459,7 +459,7 @@ def _finding(finding: Mapping[str, Any], file_report: FileReport, name: str) -> 
 
 
 def _stated(value: Any) -> str:
-    """A value of a finding, as plain data holds it, in words."""
+    """Return a value of a finding, as plain data holds it, in words."""
     if isinstance(value, list):
         return "(" + ", ".join(map(_stated, value)) + ")"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
@@ -509,7 +509,7 @@ def _mood(words: str) -> str:
 
 
 def _source(source: str) -> str:
-    """A source in brackets, with a link where it is an issue; sources come from this package. Empty for none."""
+    """Return a source in brackets, with a link where it is an issue; sources come from this package. Empty for none."""
     if not source:
         return ""
     linked = _ISSUE.sub(r'<a rel="noreferrer" href="https://github.com/\1/issues/\2">\g<0></a>', escape(source))
@@ -530,6 +530,6 @@ def _keys(details: dict[str, Any], name: str) -> str:
 
 
 def used_codes(file_report: FileReport) -> set[str]:
-    """The rules that the page mentions for a file."""
+    """Return the rules that the page mentions for a file."""
     codes = {finding["code"] for finding in file_report["findings"][:LISTED]}
     return codes | set(file_report["summary"]["elided"]) | {suppressed["code"] for suppressed in file_report["excused"]}

@@ -46,7 +46,7 @@ LINES = 3, 24
 
 
 def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[Mapping[str, Any]]) -> str:
-    """The map of one file, from what `gather` gave; `name` begins the ids of its elements."""
+    """Return the map of one file, from what `gather` gave; `name` begins the ids of its elements."""
     found = [FileRegion(*region) for region in details["regions"]]
     if not found:
         return ""
@@ -81,7 +81,7 @@ def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[M
 
 
 def label(region: FileRegion, keys: Sequence[dict[str, Any]], tensors: Sequence[dict[str, Any]]) -> str:
-    """A region in words; names from the file in it are escaped already."""
+    """Return a region in words; names from the file in it are escaped already."""
     words, number = KINDS[region.kind], region.number
     if number is None:
         return words
@@ -106,7 +106,7 @@ def _legend(found: Iterable[FileRegion]) -> str:
 
 
 def _magnifier(name: str) -> str:
-    """The part that a script fills: a strip that shows part of the file, and details of the selected region."""
+    """Return the part that a script fills: a strip that shows part of the file, and details of the selected region."""
     buttons = "".join(
         f'<button type="button" data-do="{action}" title="{title}">{sign}</button>'
         for action, sign, title in (
@@ -179,7 +179,7 @@ class FileRegion(NamedTuple):
 
 
 def regions(file: File, records: int = RECORDS) -> Iterator[FileRegion]:
-    """The regions of a file, which may be damaged."""
+    """Yield the regions of a file, which may be damaged."""
     index, size = file.index, file.size
     if file.version is None:
         yield from _unindexed(file, 0)
@@ -215,7 +215,9 @@ def _table_regions(kind: str, count: int, record: Record, records: int) -> Itera
 
 
 def _unindexed(file: File, cursor: int) -> Iterator[FileRegion]:
-    """The bytes after the last record that could be indexed: the broken record up to its fault, the fault, and the rest."""
+    """Yield the bytes after the last record that could be indexed: the broken record up to its fault, the fault, and
+    the rest.
+    """
     if file.fault is not None:
         start = min(max(file.fault.span.start, cursor), file.size)
         stop = min(max(file.fault.span.stop, start), file.size)
@@ -228,7 +230,7 @@ def _unindexed(file: File, cursor: int) -> Iterator[FileRegion]:
 
 
 def _data(file: File, cursor: int, records: int) -> Iterator[FileRegion]:
-    """The data section: each byte belongs to the tensor that starts first."""
+    """Yield the data section: each byte belongs to the tensor that starts first."""
     size, alignment, count = file.size, file.alignment or 1, file.index.tensors
     in_order = sorted(range(count), key=lambda i: file.index.tensor(i).offset)
     previous: int | None = None
@@ -274,7 +276,7 @@ _TENSOR = re.compile(r"(?:data|tensor_infos)\[(\d+)\]")
 
 
 def tensors(name: str, details: dict[str, Any], findings: Sequence[Mapping[str, Any]]) -> str:
-    """The tensors of one file, from what `gather` gave; `name` begins the ids of its elements."""
+    """Return the tensors of one file, from what `gather` gave; `name` begins the ids of its elements."""
     rows = details["tensors"]
     if not rows:
         return ""
@@ -326,7 +328,7 @@ def _by_layer(row: Mapping[str, Any]) -> tuple[float, int]:
 
 
 def _scales(scaled: Sequence[dict[str, Any]]) -> str:
-    """The scales: a line for each kind of tensor over the layers, or points for tensors without a layer."""
+    """Return the scales: a line for each kind of tensor over the layers, or points for tensors without a layer."""
     kinds = [kind for kind, _ in Counter(row["group"] for row in scaled).most_common(GROUPS - 1)]
     style = {kind: f"g{place}" for place, kind in enumerate(kinds)}
     other = [] if len(style) == len({row["group"] for row in scaled}) else [("other", f"g{GROUPS - 1}")]
@@ -353,7 +355,7 @@ def _scales(scaled: Sequence[dict[str, Any]]) -> str:
 
 
 def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[LayerValue]]:
-    """The scales of each kind of tensor, by ascending layer."""
+    """Return the scales of each kind of tensor, by ascending layer."""
     found: dict[str, list[LayerValue]] = {}
     for row in sorted(rows, key=_by_layer):
         found.setdefault(row["group"], []).append(LayerValue(row["layer"], _value(row), _scale_words(row), row["row"]))
@@ -412,7 +414,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]], findings: Sequence[Mapping
 
 
 def _maybe(attribute: str, value: object) -> str:
-    """An attribute; nothing if its value is empty."""
+    """Return an attribute; nothing if its value is empty."""
     return "" if value is None or value == "" else f' {attribute}="{escape(str(value))}"'
 
 
@@ -439,7 +441,7 @@ def _row(name: str, row: dict[str, Any], found: list[int], siblings: Mapping[str
 
 
 def _sortable(row: dict[str, Any]) -> float | str:
-    """The sort key of a scale: values that are not finite come first, tensors without a scale last."""
+    """Return the sort key of a scale: values that are not finite come first, tensors without a scale last."""
     return "none" if row["scale"] is None else -math.inf if row["value"] is None else row["value"]
 
 
@@ -495,7 +497,7 @@ LAYERS: Final = 512
 
 
 def weights(name: str, details: dict[str, Any]) -> str:
-    """The weights of one file, from what `gather` gave; `name` begins the ids of its elements."""
+    """Return the weights of one file, from what `gather` gave; `name` begins the ids of its elements."""
     made = _aligned(details["alignment"]) + _layer_section(details["tensors"])
     return f'<section id="{name}-weights"><h3>Weights</h3>\n{made}</section>\n' if made else ""
 
@@ -521,7 +523,7 @@ def _aligned(alignment: dict[str, Any] | None) -> str:
 
 
 def rank_plots(alignment: dict[str, Any]) -> str:
-    """The plots of `channel_alignment` as plain data, one for each layout, each with its name below it."""
+    """Return the plots of `channel_alignment` as plain data, one for each layout, each with its name below it."""
     made = ""
     for each in alignment["layouts"]:
         right = each["layout"] == alignment["decided"]
@@ -545,7 +547,7 @@ def _layer_section(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def layer_plots(rows: Sequence[dict[str, Any]]) -> str:
-    """A plot for each kind of tensor that more than one layer has; empty if there is none.
+    """Return a plot for each kind of tensor that more than one layer has; empty if there is none.
 
     :param rows: tensors as `gather` gives them, with `layer`, `group`, `counts` and `value`
     """
@@ -584,12 +586,12 @@ def code(text: str) -> str:
 
 
 def span_words(start: int, stop: int) -> str:
-    """A range of bytes in the form that `i2s dump` accepts."""
+    """Return a range of bytes in the form that `i2s dump` accepts."""
     return f"0x{start:x}..0x{stop:x}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], style: str = "", caption: str = "") -> str:
-    """A table whose cells are markup already, in a box that scrolls if the window is narrow.
+    """Return a table whose cells are markup already, in a box that scrolls if the window is narrow.
 
     :param head: titles of the columns, as text; titles of numeric columns begin with `#`
     """
@@ -604,7 +606,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], style: str = "", c
 
 
 def framed(titles: str, body: str, style: str = "", caption: str = "") -> str:
-    """A table whose head and body are markup already."""
+    """Return a table whose head and body are markup already."""
     named = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
         f'<div class="scroll"><table class="{style}">{named}<thead><tr>{titles}</tr></thead>\n'
@@ -624,5 +626,5 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def count_by_kind(counts: Any, nouns: Iterable[str]) -> str:
-    """The counts that are not 0, in words: `2 errors, 1 note`."""
+    """Return the counts that are not 0, in words: `2 errors, 1 note`."""
     return ", ".join(counted(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])

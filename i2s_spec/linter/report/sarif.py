@@ -168,7 +168,7 @@ class Sarif(Format):
 
 
 def _region(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """The bytes of a span: their position, and as many of them as the report holds."""
+    """Return the bytes of a span: their position, and as many of them as the report holds."""
     start, stop = finding["span"]["start"], finding["span"]["stop"]
     region: dict[str, Any] = {"startLine": 1, "byteOffset": start, "byteLength": stop - start}
     if finding["bytes"] is not None:
@@ -179,7 +179,7 @@ def _region(finding: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    """A rule as a reporting descriptor (section 3.49)."""
+    """Return a rule as a reporting descriptor (section 3.49)."""
     sections = rule.sections
     clause = f"Clause {rule.clause} of the specification."
     repair = {
@@ -216,7 +216,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def semantic_version(version: str) -> str:
-    """A version of Python's packages as Semantic Versioning 2.0 writes it: `0.2.0.dev0` is `0.2.0-dev.0` (3.19.12)."""
+    """Return a version of Python's packages as Semantic Versioning 2.0 writes it: `0.2.0.dev0` is `0.2.0-dev.0`
+    (3.19.12).
+    """
     release, name, number, local = re.fullmatch(  # type: ignore[union-attr]
         r"(\d+(?:\.\d+)*)(?:\.?(a|b|rc|dev|post)(\d+))?(?:\+(.*))?", version
     ).groups()

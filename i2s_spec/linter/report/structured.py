@@ -132,7 +132,7 @@ class JUnit(Format):
         return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{root}>\n{suites}</testsuites>\n'
 
     def _cases(self, file_report: FileReport) -> Iterator[tuple[str, str]]:
-        """The outcome of each test case, and its element."""
+        """Yield the outcome of each test case, and its element."""
         path = file_report["path"]
         for bug in file_report["bugs"]:
             words = f"internal error in {bug['where']}: {bug['message']}"

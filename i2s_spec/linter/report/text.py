@@ -60,7 +60,7 @@ BETWEEN = "~"
 
 
 def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iterator[str]:
-    """The lines of a finding's excerpt, in printable ASCII; empty if the report holds no bytes.
+    """Yield the lines of a finding's excerpt, in printable ASCII; empty if the report holds no bytes.
 
     :param finding: a finding as plain data
     :param size: size of the file, which decides the width of addresses
@@ -133,7 +133,7 @@ _NUMBER: Final = re.compile(r"\d[\d,.]*")
 
 
 def repeated(findings: Sequence[Mapping[str, Any]]) -> set[int]:
-    """The positions of findings that need not be listed: the rule said the same of five tensors before.
+    """Return the positions of findings that need not be listed: the rule said the same of five tensors before.
 
     Two messages are the same if they differ only in tensor names and numbers.
     """
@@ -154,7 +154,7 @@ NARROWEST = 40
 
 
 def table_of(report: FileReport) -> list[list[str]]:
-    """The rows of the table, the first with the names of the columns; no rows if runtimes were not requested."""
+    """Return the rows of the table, the first with the names of the columns; no rows if runtimes were not requested."""
     if not report.get("runtimes"):
         return []
     from i2s_spec.linter.runtimes.verdicts import table
@@ -163,7 +163,7 @@ def table_of(report: FileReport) -> list[list[str]]:
 
 
 def text_table(report: FileReport, available: int | None = None) -> Iterator[str]:
-    """The table as lines of text with aligned columns; on a narrow terminal, one paragraph for each runtime.
+    """Yield the table as lines of text with aligned columns; on a narrow terminal, one paragraph for each runtime.
 
     :param available: columns of the terminal; None if lines may have any length
     """
@@ -194,7 +194,7 @@ def _paragraphs(rows: list[list[str]], available: int) -> Iterator[str]:
 
 
 def markdown_table(report: FileReport, escaped: Callable[[str], str]) -> Iterator[str]:
-    """The table as lines of Markdown."""
+    """Yield the table as lines of Markdown."""
     for number, row in enumerate(table_of(report)):
         yield "| " + " | ".join(escaped(cell) for cell in row) + " |"
         if number == 0:
@@ -276,12 +276,12 @@ def _row_order(subject: Subject) -> str | None:
 
 
 def _if_made(subject: Subject, make: Callable[[Subject], T]) -> T | None:
-    """The result of an analysis that a rule has asked for; nothing is computed for it."""
+    """Return the result of an analysis that a rule has asked for; nothing is computed for it."""
     return subject.results.get(make.__wrapped__)  # type: ignore[attr-defined]
 
 
 def what(about: Mapping[str, Any]) -> str:
-    """The file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
+    """Return the file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
     kind, split = about["kind"], about.get("split")
     words = [about["architecture"] or ("no architecture" if split is None else "")]
     if split is not None and split["complete"]:
@@ -377,7 +377,7 @@ class Text(Format):
         return name is not None and first is not None and name == first._replace(number=len(self._parts))
 
     def _released(self) -> Iterator[str]:
-        """The verdict on a split model of which all parts were reported, else those that were held."""
+        """Yield the verdict on a split model of which all parts were reported, else those that were held."""
         parts, held = self._parts, self._held
         self._parts, self._held = [], []
         repeats = self._brief and len(held) < len(parts)  # a part has its own verdict, which the one line would repeat
@@ -428,7 +428,7 @@ class Text(Format):
             yield from self._summary(file_report)
 
     def _unlisted(self, findings: Sequence[Mapping[str, Any]]) -> set[int]:
-        """The positions of findings that repeat for another tensor what was said before."""
+        """Return the positions of findings that repeat for another tensor what was said before."""
         if self._brief or len(findings) < MANY:
             return set()
 
@@ -439,7 +439,7 @@ class Text(Format):
         return 16 if self.columns is None or self.columns >= WIDE else 8
 
     def _basis(self, file_report: FileReport) -> str:
-        """The basis of a verdict, and what it leaves out."""
+        """Return the basis of a verdict, and what it leaves out."""
         known = file_report["summary"].get("baseline")
         words = f"; {known:,} more in the baseline" if known else ""
         if "skipped" not in file_report and "rules" in (about := file_report.get("details") or {}):
@@ -447,7 +447,7 @@ class Text(Format):
         return words
 
     def _summary(self, file_report: FileReport) -> Iterator[str]:
-        """The number of findings of each code, if there is more than one code."""
+        """Yield the number of findings of each code, if there is more than one code."""
         if not file_report["findings"]:
             return
         elided = file_report["summary"]["elided"]
@@ -571,7 +571,7 @@ class Statistics(Text):
 
 
 def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:
-    """The reports on all parts of a split model as the report on one file, without its findings."""
+    """Return the reports on all parts of a split model as the report on one file, without its findings."""
     first, summaries = parts[0], [part["summary"] for part in parts]
     names = [name for name, value in first["summary"].items() if type(value) is int]
     summary = {**first["summary"], **{name: sum(each[name] for each in summaries) for name in names}}

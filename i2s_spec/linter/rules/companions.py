@@ -92,7 +92,7 @@ def adapter_alpha(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _pairs(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
-    """The tensors of an adapter by the name of what they change, and by `.lora_a` and `.lora_b`."""
+    """Return the tensors of an adapter by the name of what they change, and by `.lora_a` and `.lora_b`."""
     pairs: dict[str, dict[str, NamedTensor]] = {}
     for name, tensor in own(subject).tensors.items():
         for end in kinds.LORA_ENDS:
@@ -151,7 +151,7 @@ def adapter_rank(subject: Subject) -> Iterator[Finding]:
 
 
 def _shape(tensor: NamedTensor) -> TrustedText:
-    """The dimensions of a tensor in ggml's order."""
+    """Return the dimensions of a tensor in ggml's order."""
     return TrustedText(" x ".join(f"{n:,}" for n in tensor.ne[: max(tensor.dims, 2)]))
 
 
@@ -288,7 +288,7 @@ def imatrix_key(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _sums(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
-    """The tensors of an importance matrix by the name of the weight, and by `.in_sum2` and `.counts`."""
+    """Return the tensors of an importance matrix by the name of the weight, and by `.in_sum2` and `.counts`."""
     pairs: dict[str, dict[str, NamedTensor]] = {}
     for name, tensor in own(subject).tensors.items():
         for end in kinds.IMATRIX_ENDS:

@@ -42,7 +42,7 @@ def _with_numbers_of(names: Iterable[str], words: str) -> When:
 
 
 def types_read(*names: str) -> When:
-    """The condition of rules on some types with a scale for each group."""
+    """Return the condition of rules on some types with a scale for each group."""
     return _with_numbers_of(names, f"{', '.join(names[:-1])} or {names[-1]} tensors")
 
 
@@ -57,7 +57,7 @@ def _share(part: int, whole: int) -> TrustedText:
 
 
 def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[str, Any]:
-    """The values of a finding on codes."""
+    """Return the values of a finding on codes."""
     blocks = prod(other.ne) // layout.block if layout.scale.apart else other.read // layout.nbytes
     return {
         "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type),
@@ -124,7 +124,7 @@ def foreign_digits(subject: Subject) -> Iterator[Finding]:
 
 
 def _of_scales(other: OtherSurvey, scales: int, count: int, group: int) -> dict[str, Any]:
-    """The values of a finding on some of the scales of a tensor."""
+    """Return the values of a finding on some of the scales of a tensor."""
     return {
         "got": count, "want": 0, "name": other.name, "type": TrustedText(other.type), "share": _share(count, scales),
         "group": group,

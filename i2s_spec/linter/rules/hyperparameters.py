@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def _words(value: Any) -> Any:
-    """A value for a message: numbers unchanged; text is quoted later."""
+    """Return a value for a message: numbers unchanged; text is quoted later."""
     return TrustedText(f"{value:g}") if isinstance(value, float) else value
 
 
 def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
-    """The keys of sizes and of the graph that have a usable value, with the value."""
+    """Yield the keys of sizes and of the graph that have a usable value, with the value."""
     for name in known.keys.places:
         key = known.model.keys.get(name)
         if key is not None and name.startswith(f"{known.name}."):
@@ -58,7 +58,7 @@ def models_with_sizes(subject: Subject) -> bool:
 
 
 def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
-    """The impossible value, and what is required; for an array, the first impossible element."""
+    """Return the impossible value, and what is required; for an array, the first impossible element."""
     for item in value if isinstance(value, tuple) else (value,):
         if key.values and item not in key.values and not key.name.endswith(_OPEN):
             return item, " or ".join(map(str, key.values))
@@ -141,7 +141,7 @@ def layer_array_length(subject: Subject) -> Iterator[Finding]:
 
 
 def _each(value: Any) -> tuple[int, ...]:
-    """A number for all layers, or one for each, if they are above 0."""
+    """Return a number for all layers, or one for each, if they are above 0."""
     items = value if isinstance(value, tuple) else (value,)
     return tuple(item for item in items if isinstance(item, int) and item > 0)
 
@@ -179,7 +179,7 @@ def condition_broken(subject: Subject) -> Iterator[Finding]:
 
 
 def _value_words(known: ArchitectureView, key: str) -> str:
-    """The value of a key, for a message."""
+    """Return the value of a key, for a message."""
     entry = known.file.metadata.entry(key)
     if entry.label.startswith("arr"):
         return f"an array of {entry.count:,}"
@@ -235,7 +235,7 @@ def head_groups(subject: Subject) -> Iterator[Finding]:
 
 
 def _head_width(known: ArchitectureView) -> int | None:
-    """The width of a query head, as loaders derive it."""
+    """Return the width of a query head, as loaders derive it."""
     width, embd = known.keys.own("attention.key_length"), known.keys.own("embedding_length")
     heads = _each(known.keys.own("attention.head_count"))
     if isinstance(width, int) and width > 0:
@@ -425,7 +425,9 @@ def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _published(subject: Subject) -> Release | None:
-    """The published model of these sizes; not for llama, which many models are. None for the epsilon of the family."""
+    """Return the published model of these sizes; not for llama, which many models are. None for the epsilon of the
+    family.
+    """
     known = architecture_view(subject)
     eps = known.keys.own("attention.layer_norm_rms_epsilon")
     if not known.is_declared or known.name == "llama" or not isinstance(eps, float) or eps <= 0:
@@ -521,7 +523,7 @@ def _weights(subject: Subject) -> Counter[tuple[str, int]]:
 
 
 def _commonest(subject: Subject) -> tuple[str, int, int] | None:
-    """The type of most weights of the layers, how many have it, and how many there are."""
+    """Return the type of most weights of the layers, how many have it, and how many there are."""
     counts: Counter[str] = Counter()
     for (kind, _), count in _weights(subject).items():
         counts[kind] += count

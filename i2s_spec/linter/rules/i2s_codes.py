@@ -25,7 +25,7 @@ _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
 
 
 def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
-    """The surveyed tensors that `PayloadAnomalies` lists under a topic."""
+    """Yield the surveyed tensors that `PayloadAnomalies` lists under a topic."""
     places: Sequence[int] = getattr(payload_anomalies(subject), topic)
     for place in places:
         yield subject.payloads[place]

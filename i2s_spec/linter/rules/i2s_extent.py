@@ -20,7 +20,9 @@ WINDOW = 4096
 
 
 def tail_cut(subject: Subject) -> Placement | None:
-    """The last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not whole."""
+    """Return the last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not
+    whole.
+    """
     if not subject.placements or not subject.has_i2s:
         return None
     last = max(subject.placements, key=lambda p: p.end)
@@ -329,7 +331,9 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
 
 
 def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
-    """The I2_S tensors whose scale is plausible only in the other byte order, and the number of tensors examined."""
+    """Return the I2_S tensors whose scale is plausible only in the other byte order, and the number of tensors
+    examined.
+    """
     source, size, base = subject.file.source, subject.data_size, subject.file.data_start or 0
     order = subject.file.byte_order
     other: ByteOrder = "big" if order == "little" else "little"

@@ -213,14 +213,16 @@ def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
 
 
 def _compared(subject: Subject) -> Compared:
-    """The I2_S tensors against the reference; the code that compares is loaded only where there is a reference."""
+    """Return the I2_S tensors against the reference; the code that compares is loaded only where there is a
+    reference.
+    """
     from i2s_spec.linter.analysis.against_reference import compared
 
     return compared(subject)
 
 
 def _compared_floats(subject: Subject) -> FloatsCompared:
-    """The other tensors against the reference."""
+    """Return the other tensors against the reference."""
     from i2s_spec.linter.analysis.against_reference import compared_floats
 
     return compared_floats(subject)

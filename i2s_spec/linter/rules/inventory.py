@@ -63,8 +63,8 @@ def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _missing(subject: Subject) -> list[Missing]:
-    """The tensors that are missing in layers of which the file has any: what is missing with its whole layer, and what
-    follows from another cause, has its own rule."""
+    """Return the tensors that are missing in layers of which the file has any: what is missing with its whole layer,
+    and what follows from another cause, has its own rule."""
     known, loader = architecture_view(subject), loader_view(subject)
     if root_cause(subject) is not None:
         return []
@@ -171,7 +171,7 @@ def _wrong_shapes(subject: Subject) -> list[WrongShape]:
 
 
 def _declared_shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, ...]]]:
-    """The tensors of a ternary model whose shape is declared, with the declared shape in their layer."""
+    """Yield the tensors of a ternary model whose shape is declared, with the declared shape in their layer."""
     h = known.h
     if h is None:
         return
@@ -583,7 +583,7 @@ _LEAST_MEAN: Final = 0.25
 
 
 def _mean(known: ArchitectureView, row: Row) -> float | None:
-    """The mean of the first values of a norm, or None if the file does not have them."""
+    """Return the mean of the first values of a norm, or None if the file does not have them."""
     code = {"F16": "e", "F32": "f"}.get(row.type)
     if code is None or len(row.ne) != 1 or not row.ne[0] or row.i < 0:
         return None
@@ -740,7 +740,7 @@ NEGATIVE: Final = 0.2
 
 @analysis
 def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
-    """Some norms with their first values; empty if each would need its own request in a sample."""
+    """Return some norms with their first values; empty if each would need its own request in a sample."""
     known = architecture_view(subject)
     if subject.ranges_are_few:
         return []

@@ -95,7 +95,9 @@ def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int
 
 @analysis
 def _missing(subject: Subject) -> list[str]:
-    """The required keys that a file does not have, except those of the vocabulary, which have their own rules."""
+    """Return the required keys that a file does not have, except those of the vocabulary, which have their own
+    rules.
+    """
     known, loader = architecture_view(subject), loader_view(subject)
     missing = []
     if known.is_declared:
@@ -309,7 +311,7 @@ _MOST: Final = 1 << 20
 
 @analysis
 def _places(subject: Subject) -> dict[str, int]:
-    """The key-values of a file that declare a rotation, by their names without the prefix."""
+    """Return the key-values of a file that declare a rotation, by their names without the prefix."""
     prefix = PREFIX.encode()
     return {
         name[len(prefix) :].decode("ascii", "replace"): i for i, name in subject.key_names() if name.startswith(prefix)
@@ -327,7 +329,7 @@ def with_rotated_types(subject: Subject) -> bool:
 
 
 def _declared(subject: Subject) -> Rotation | RotationError | None:
-    """The declared rotation, or what is wrong with the keys; None if there are too many to examine."""
+    """Return the declared rotation, or what is wrong with the keys; None if there are too many to examine."""
     metadata = subject.file.metadata
     try:
         found = {key.name: metadata[key.name] for key in KEYS if key.name in metadata}
@@ -366,7 +368,7 @@ def rotation_keys(subject: Subject) -> Iterator[Finding]:
 
 
 def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
-    """The first contradiction to the tensors of the file."""
+    """Return the first contradiction to the tensors of the file."""
     rows = {name.decode("utf-8", "replace"): i for i, name in subject.tensor_names()}
     for key, names in (("weight_names", rotation.weights), ("inverse_weight_names", rotation.tables)):
         for name in names:

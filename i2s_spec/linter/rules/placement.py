@@ -137,7 +137,9 @@ def tensors_overlap(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _where_tensors_overlap(subject: Subject) -> Severity | None:
-    """The most severe that gaps and the order can be: where tensors overlap, one offset is wrong, and they follow."""
+    """Return the most severe that gaps and the order can be: where tensors overlap, one offset is wrong, and they
+    follow.
+    """
     return WARNING if next(iter(tensors_overlap.findings(subject)), None) is not None else None
 
 
@@ -309,7 +311,7 @@ _ZEROS = bytes(LOOKED_AT)
 
 
 def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]:
-    """The non-empty ranges of padding of a file: before the data section and after tensors."""
+    """Yield the non-empty ranges of padding of a file: before the data section and after tensors."""
     file = subject.file
     if file.infos_end is None or file.data_start is None:
         return
@@ -363,7 +365,7 @@ def padding_not_zero(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
-    """The bytes after the padded end of the last tensor, if there are any."""
+    """Return the bytes after the padded end of the last tensor, if there are any."""
     file = subject.file
     if file.data_start is None or file.index.tensors != file.index.tensor_count:
         return None
@@ -446,7 +448,7 @@ def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
 
 
 def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """The beginning and the end of a range, where a hidden file would have its signatures."""
+    """Yield the beginning and the end of a range, where a hidden file would have its signatures."""
     source = subject.file.source
     yield start, source.read(start, min(stop - start, LOOKED_AT))
     if stop - start > LOOKED_AT:
@@ -475,7 +477,7 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
 
 
 def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
-    """Runs of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
+    """Run of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
     from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 
     for region in payload_anomalies(subject).zero_regions:
@@ -483,7 +485,7 @@ def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
 
 
 def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
-    """Runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
+    """Run of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
 
     Probes are half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
     steps they are further apart, so that the time does not grow with the data. On a server that gives one range per
@@ -519,7 +521,7 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
 
 
 def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
-    """The positions to probe: all; on a server that gives one range per request, some, evenly spread."""
+    """Return the positions to probe: all; on a server that gives one range per request, some, evenly spread."""
     if not subject.on_server:
         return frozenset(places)
     ranges = [(at, at + 64) for at in places]

@@ -216,14 +216,14 @@ _NOWHERE = Span(0, 0)
 
 
 def _verdicts(subject: Subject) -> tuple["Verdict", ...]:
-    """The verdicts; the code that makes them is loaded only where they are requested."""
+    """Return the verdicts; the code that makes them is loaded only where they are requested."""
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
     return verdicts(subject)
 
 
 def _first(verdict: "Verdict", *effects: str) -> "Reason":
-    """The decisive reason."""
+    """Return the decisive reason."""
     return next(reason for reason in verdict.reasons if reason.effect in effects)
 
 

@@ -16,7 +16,7 @@ from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 
 
 def _commit() -> str:
-    """The version of llama.cpp that the table was read from."""
+    """Return the version of llama.cpp that the table was read from."""
     return str(kinds.projector_table()["source"].partition("@")[2].partition(":")[0])
 
 
@@ -201,7 +201,7 @@ def projector_tensor_missing(subject: Subject) -> Iterator[Finding]:
 
 
 def _blocks(each: EncoderView) -> set[int]:
-    """The numbers of the blocks of which the file has any tensor."""
+    """Return the numbers of the blocks of which the file has any tensor."""
     name = re.compile(rf"{re.escape(each.encoder.tensors)}\.blk\.(\d{{1,9}})\.")
     return {int(found[1]) for found in map(name.match, each.records.tensors) if found}
 
@@ -259,14 +259,14 @@ def projector_width(subject: Subject) -> Iterator[Finding]:
 
 
 def _width_span(each: EncoderView) -> Span:
-    """The bytes that say how wide the result of an encoder is."""
+    """Return the bytes that say how wide the result of an encoder is."""
     if each.result is None:
         return each.records.value_span(each.own("projection_dim"))
     return each.records.ne_span(each.result[0])
 
 
 def _text_width(subject: Subject) -> int | None:
-    """The width of the input of the model of --reference, if it is a GGUF file that tells it."""
+    """Return the width of the input of the model of --reference, if it is a GGUF file that tells it."""
     base = base_model(subject)
     if base is None:
         return None

@@ -41,7 +41,7 @@ class Factors:
 
 @analysis
 def _rows(subject: Subject) -> dict[bytes, int]:
-    """The first tensor of each kind of factors, by the end of its name."""
+    """Return the first tensor of each kind of factors, by the end of its name."""
     found: dict[bytes, int] = {}
     index = subject.file.index
     if subject.file.fault is not None or index.tensors > limits.MANY_TENSORS:
@@ -56,7 +56,7 @@ def _rows(subject: Subject) -> dict[bytes, int]:
 
 @analysis
 def _factors(subject: Subject) -> tuple[Factors, ...]:
-    """The float32 factors of a file whose payloads are read; those with a NaN or an infinity are left out."""
+    """Return the float32 factors of a file whose payloads are read; those with a NaN or an infinity are left out."""
     file, found = subject.file, []
     for row in _rows(subject).values():
         tensor = file.tensors.by_index(row)
@@ -148,7 +148,7 @@ def rope_factors_odd(subject: Subject) -> Iterator[Finding]:
 
 
 def _scaling(subject: Subject) -> tuple[str, Span] | None:
-    """The type of the scaling, and its place."""
+    """Return the type of the scaling, and its place."""
     found = architecture_view(subject).keys.of_prefix("rope.scaling.type")
     return (found[0], found[1]) if found is not None and isinstance(found[0], str) else None
 

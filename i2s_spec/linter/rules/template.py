@@ -79,7 +79,7 @@ class StringValue(NamedTuple):
     as_written: bool = True
 
     def span(self, start: int, stop: int) -> Span:
-        """The bytes of a part of the text; of a text from JSON, all of it."""
+        """Return the bytes of a part of the text; of a text from JSON, all of it."""
         first = self.place.start
         return Span(first + start, first + stop, self.place.path) if self.as_written else self.place
 
@@ -97,7 +97,7 @@ class ReadTexts(NamedTuple):
 
 @analysis
 def seen(subject: Subject) -> ReadTexts:
-    """The texts of a file and the hazards of its templates; read once for all rules."""
+    """Return the texts of a file and the hazards of its templates; read once for all rules."""
     return _searched(sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i))
 
 
@@ -129,7 +129,7 @@ def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]
 
 
 def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
-    """The hazards in templates; the code that finds them is loaded only for files that have a template."""
+    """Yield the hazards in templates; the code that finds them is loaded only for files that have a template."""
     from i2s_spec.linter.analysis.template_hazards import hazards
 
     for text in templates:
@@ -144,7 +144,7 @@ def is_template(key: bytes) -> bool:
 
 
 def _others(subject: Subject) -> Iterator[StringValue]:
-    """The texts of a file that are no templates, each as far as it is examined."""
+    """Yield the texts of a file that are no templates, each as far as it is examined."""
     index, left = subject.file.index, ALTOGETHER
     for i in index.keys_of(ValueType.STRING):
         entry = index.key(i)
@@ -157,7 +157,7 @@ def _others(subject: Subject) -> Iterator[StringValue]:
 
 
 def _templates(subject: Subject) -> Iterator[StringValue]:
-    """The templates of a file, each as far as it is examined."""
+    """Yield the templates of a file, each as far as it is examined."""
     left, source = TEMPLATES_ALTOGETHER, subject.file.source
     for i, key, place in _template_places(subject):
         size = min(place.stop - place.start, LOOKED_AT, left)
@@ -169,7 +169,9 @@ def _templates(subject: Subject) -> Iterator[StringValue]:
 
 
 def _template_places(subject: Subject) -> Iterator[tuple[int, bytes, Span]]:
-    """Number, key and span of each template: values, elements of arrays of templates, and texts in a tokenizer.json."""
+    """Yield number, key and span of each template: values, elements of arrays of templates, and texts in a
+    tokenizer.json.
+    """
     index, source = subject.file.index, subject.file.source
     for i in index.keys_of(ValueType.STRING):
         entry = index.key(i)
@@ -217,14 +219,14 @@ def _of_json(data: bytes) -> bytes:
 
 
 def _address(data: bytes) -> re.Match[bytes] | None:
-    """The first address in a text."""
+    """Return the first address in a text."""
     small = data.lower() if b":" in data else b""
     may_be = b"://" in small or b"javascript:" in small or b"data:" in small
     return re.search(_ADDRESS, data) if may_be else None
 
 
 def _path(data: bytes) -> re.Match[bytes] | None:
-    """The first path in a text."""
+    """Return the first path in a text."""
     return re.search(_PATH, data) if any(part in data for part in _PARTS_OF_PATHS) else None
 
 

@@ -530,7 +530,7 @@ def not_a_weight_type(subject: Subject) -> Iterator[Finding]:
 
 
 def _stop(subject: Subject) -> TrustedText:
-    """The error of a loader that assumes groups of 64, at the first tensor whose offset then differs."""
+    """Return the error of a loader that assumes groups of 64, at the first tensor whose offset then differs."""
     index, step = subject.file.index, subject.effective_alignment
     expected = 0
     for i in range(index.tensors):

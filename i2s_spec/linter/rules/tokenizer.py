@@ -49,7 +49,7 @@ _TYPES, _EOS, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.ggml.eos_token
 
 
 def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
-    """The keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
+    """Yield the keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
     for key in known.keys.declared.values():
         if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
             yield key
@@ -130,7 +130,7 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
 
 
 def default_id(tokenizer: str, name: str) -> int:
-    """The id that loaders use where the key of a special token is missing; -1 where they use none."""
+    """Return the id that loaders use where the key of a special token is missing; -1 where they use none."""
     return DEFAULT_SPECIAL_TOKENS.get(tokenizer, {}).get(name, -1)
 
 
@@ -198,7 +198,7 @@ def ending_with_turns(subject: Subject) -> bool:
 
 
 def _end_of_turn(known: ArchitectureView) -> bytes | None:
-    """The token that ends a text, if it ends a turn."""
+    """Return the token that ends a text, if it ends a turn."""
     seen = known.vocabulary if known.has_usual_vocabulary else None
     ends = {} if seen is None else {seen.found[known.sought.index(text)]: text for text in TURN_ENDS}
     eos = known.keys.value(_EOS)
@@ -520,7 +520,7 @@ _MARKERS: Final = 48
 
 
 def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[bytes]:
-    """The first strings of an array; empty where too few of them contain the given bytes to be reported."""
+    """Return the first strings of an array; empty where too few of them contain the given bytes to be reported."""
     if not known.keys.has(name) or known.file.fault is not None:
         return []
     entry, order = known.file.index.key(known.keys.places[name]), known.file.byte_order
@@ -541,7 +541,7 @@ def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[byte
 
 
 def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
-    """The types of some tokens, as far as the file has them."""
+    """Return the types of some tokens, as far as the file has them."""
     total = known.keys.count(_TYPES)
     if total is None or known.file.fault is not None or start >= total:
         return ()
@@ -551,7 +551,7 @@ def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
 
 
 def _count_of(known: ArchitectureView, wanted: int) -> int:
-    """The number of tokens of a type among the first `_COUNTED` tokens."""
+    """Return the number of tokens of a type among the first `_COUNTED` tokens."""
     total = known.keys.count(_TYPES)
     if total is None or known.file.fault is not None:
         return 0
@@ -645,7 +645,7 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
 
 
 def _markers(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The markers in a text, `<|...|>`, and where each begins."""
+    """Yield the markers in a text, `<|...|>`, and where each begins."""
     at = data.find(b"<|")
     while at >= 0:
         start = at + 2
@@ -658,7 +658,7 @@ def _markers(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tuple[int, ...]:
-    """The token id of each marker, or -1; the tokens are read again only where there are more than were kept."""
+    """Return the token id of each marker, or -1; the tokens are read again only where there are more than were kept."""
     if seen.markers == len(seen.marked):
         return tuple(seen.marked.get(marker, -1) for marker in markers)
     entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"

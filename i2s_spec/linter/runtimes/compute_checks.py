@@ -76,7 +76,7 @@ def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """The activation of the feed-forward network, which files rarely state."""
+    """Yield the activation of the feed-forward network, which files rarely state."""
     own = architecture.activation
     key = f"{architecture.prefix}.hidden_activation"
     stated = None

@@ -83,7 +83,7 @@ class UsefulConversion(NamedTuple):
     programs: tuple[ProgramAfter, ...]
 
     def command(self, path: str, dialect: str = "canonical") -> str:
-        """The command that makes the copy.
+        """Return the command that makes the copy.
 
         :param path: as it is written on a command line
         :param dialect: how the I2_S tensors of the file are packed
@@ -100,7 +100,7 @@ class UsefulConversion(NamedTuple):
         return "; ".join(_of_group(each, titles) for each, titles in groups.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """The conversion as plain data."""
+        """Return the conversion as plain data."""
         return {"to": self.type, "programs": [each._asdict() for each in self.programs]}
 
 
@@ -122,7 +122,8 @@ def _of_group(each: ProgramAfter, titles: Sequence[str]) -> str:
 
 
 def conversions(file: File, now: Sequence[Verdict]) -> tuple[UsefulConversion, ...]:
-    """The conversions after which programs compute a file that they now refuse or compute wrongly, or compute it faster.
+    """Return the conversions after which programs compute a file that they now refuse or compute wrongly, or compute
+    it faster.
 
     :param file: a sound file, :param now: the verdicts on it
     :returns: each with the programs that it is best for; empty if the file has no ternary tensors
@@ -146,7 +147,7 @@ def conversions(file: File, now: Sequence[Verdict]) -> tuple[UsefulConversion, .
 
 
 def _best(copies: _Copies, runtime: Runtime, now: Verdict) -> Iterator[tuple[str, ProgramAfter]]:
-    """The best type for a program, for each device on which it was run."""
+    """Yield the best type for a program, for each device on which it was run."""
     good_now = now.loads == YES and now.computes in _GOOD
     if not good_now and now.loads not in (NO, CRASH, WITH_OPTION) and now.computes != WRONGLY:
         return
@@ -173,7 +174,7 @@ def _best(copies: _Copies, runtime: Runtime, now: Verdict) -> Iterator[tuple[str
 
 
 def _first(copies: _Copies, runtime: Runtime, order: Iterable[str]) -> Iterator[tuple[str, ProgramAfter]]:
-    """The first type with which a program computes the copy; else the first that it loads."""
+    """Yield the first type with which a program computes the copy; else the first that it loads."""
     loaded: tuple[str, ProgramAfter] | None = None
     for name in order:
         if not copies.fits(name):
@@ -246,7 +247,9 @@ def _obstacles(file: File, now: Sequence[Verdict], found: Sequence[UsefulConvers
 
 
 def _ternary(file: File) -> list[int]:
-    """The rows of tensors that a conversion changes; empty for a file that is too large to look at, or has unknown types."""
+    """Return the rows of tensors that a conversion changes; empty for a file that is too large to look at, or has
+    unknown types.
+    """
     index = file.index
     if file.fault is not None or file.data_section.shift is not None or index.tensors > _MOST_TENSORS:
         return []
@@ -295,13 +298,13 @@ class _Copies:
         return len({data[at + scale.offset : at + scale.offset + scale.nbytes] for at in range(0, length, step)}) <= 1
 
     def of(self, name: str) -> Subject:
-        """The copy in a type."""
+        """Return the copy in a type."""
         if name not in self._subjects:
             self._subjects[name] = Subject(File(_HeaderCopy(self.file, self.tensors, name)))
         return self._subjects[name]
 
     def verdicts(self, name: str) -> Mapping[str, Verdict]:
-        """The verdicts on the copy, by the names of runtimes."""
+        """Return the verdicts on the copy, by the names of runtimes."""
         if name not in self._verdicts:
             self._verdicts[name] = {each.runtime: each for each in verdicts(self.of(name))}
         return self._verdicts[name]
@@ -405,7 +408,9 @@ def _of_runs(subject: Subject) -> Iterator[str]:
 
 
 def _wrong_because_of(runtime: Runtime, form: FileForm, kind: str) -> RunRecord | None:
-    """A run with a wrong result that differs from a right one in a feature of a kind alone, of the same architecture."""
+    """Return a run with a wrong result that differs from a right one in a feature of a kind alone, of the same
+    architecture.
+    """
     runs = [run for run in evidence.runs_of(runtime) if run.file.form.architecture == form.architecture]
     right = [run.file.form.features for run in runs if run.result == "right"]
     for run in runs:

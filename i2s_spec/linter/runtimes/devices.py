@@ -35,7 +35,7 @@ SLOW_Q2_0: Final = (
 
 @cache
 def _rows() -> dict[str, dict[str, Any]]:
-    """The recorded runs with CUDA, by type."""
+    """Return the recorded runs with CUDA, by type."""
     return {each["type"]: each for each in table()["devices"]}
 
 
@@ -83,7 +83,7 @@ def advice(form: FileForm, runtime: Runtime) -> Iterator[Reason]:
 
 
 def option(form: FileForm, runtime: Runtime) -> str:
-    """The option with which a program also computes the head on the GPU; empty if it does so anyway."""
+    """Return the option with which a program also computes the head on the GPU; empty if it does so anyway."""
     stays = form.architecture in runtime.heads_on_cpu and "a tied head" in form.features
     return "-ot token_embd=CUDA0" if stays else ""
 

@@ -26,12 +26,12 @@ FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 
 @analysis
 def form(subject: Subject) -> FileForm:
-    """The form of the file."""
+    """Return the form of the file."""
     return form_of(subject.file)
 
 
 def runs_of(runtime: Runtime) -> list[RunRecord]:
-    """The runs of the packages that are a runtime, or contain it."""
+    """Return the runs of the packages that are a runtime, or contain it."""
     return [run for run in records.records().values() if run.program in runtime.programs]
 
 
@@ -53,7 +53,7 @@ def runs_of_form(runtime: Runtime, wanted: FileForm) -> list[Reason]:
 
 
 def _of_same(runtime: Runtime, runs: list[RunRecord]) -> list[Reason]:
-    """The results of runs on files of one form, if they are the same."""
+    """Return the results of runs on files of one form, if they are the same."""
     results = {run.result for run in runs}
     if len(results) == 1 or results <= {"right", "ran"}:
         first = {run.program: run for run in reversed(runs)}
@@ -64,7 +64,7 @@ def _of_same(runtime: Runtime, runs: list[RunRecord]) -> list[Reason]:
 
 
 def _shown(run: RunRecord) -> Reason:
-    """The result of a run for another file of its form."""
+    """Return the result of a run for another file of its form."""
     if run.result == "right" and not run.file.form.states_activation:
         assumed = "ReLU²" if run.best.against.endswith(".relu2") else "SiLU"
         text = f"expected, if the model was trained with {assumed}, which the file does not state: {run.text}"
@@ -73,7 +73,7 @@ def _shown(run: RunRecord) -> Reason:
 
 
 def _by_difference(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
-    """A failed run that differs from a good one in one thing, which the file has, too."""
+    """Return a failed run that differs from a good one in one thing, which the file has, too."""
     for bad in runs:
         if bad.result not in ("wrong", "no"):
             continue
@@ -85,7 +85,9 @@ def _by_difference(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
 
 
 def _only_cause(bad: FileForm, good: FileForm) -> Iterable[str]:
-    """The one thing that a form has and another has not: an attribute, or a type of matrices; none if there are several."""
+    """Return the one thing that a form has and another has not: an attribute, or a type of matrices; none if there
+    are several.
+    """
     types = bad.matrices - good.matrices
     rest = {each for each in bad.attributes - good.attributes if not _is_of(each, types)}
     return types | rest if len(types | rest) == 1 else ()
@@ -119,7 +121,7 @@ def _by_parts(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
 
 
 def _by_architecture(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
-    """A run of the smallest file of an architecture, without comparison, if it has the same features."""
+    """Return a run of the smallest file of an architecture, without comparison, if it has the same features."""
     for run in runs:
         if run.result == "ran" and wanted.features <= run.file.form.features:
             who = f"{run.program} {run.version}"
@@ -149,7 +151,7 @@ def says_something(source: str, subject: Subject) -> bool:
 
 
 def _types(subject: Subject) -> frozenset[str]:
-    """The names of the types of a file's tensors; an unknown number is its own name."""
+    """Return the names of the types of a file's tensors; an unknown number is its own name."""
     tensors, index = subject.file.tensors, subject.file.index
     numbers = {index.tensor(i).type for i in range(index.tensors)}
     kinds = {number: tensors.common_type(number) for number in numbers}
@@ -157,7 +159,7 @@ def _types(subject: Subject) -> frozenset[str]:
 
 
 def refused_type(runtime: Runtime, subject: Subject, name: str) -> RunRecord | None:
-    """A run that shows that a runtime refuses a type of tensors: it loads the same architecture in floats."""
+    """Return a run that shows that a runtime refuses a type of tensors: it loads the same architecture in floats."""
     own = form(subject).architecture
     runs = [run for run in runs_of(runtime) if was_examined(subject) or run.file.form.architecture == own]
     loaded = {run.file.form.architecture for run in runs if run.loads and not run.file.types - FLOATS}
@@ -168,7 +170,9 @@ def refused_type(runtime: Runtime, subject: Subject, name: str) -> RunRecord | N
 
 
 def _refused_architecture(runtime: Runtime, name: str) -> RunRecord | None:
-    """A run that shows that a runtime refuses an architecture: it loads another one in the same types of floats."""
+    """Return a run that shows that a runtime refuses an architecture: it loads another one in the same types of
+    floats.
+    """
     runs = runs_of(runtime)
     if any(run.loads and run.file.form.architecture == name for run in runs):
         return None

@@ -80,7 +80,7 @@ class FileForm(NamedTuple):
         return not several or any(each.startswith("activation ") for each in self.attributes)
 
     def with_matrices(self, former: str, other: str) -> FileForm:
-        """The form of a copy with the matrices of one type in another."""
+        """Return the form of a copy with the matrices of one type in another."""
         begin = f"{_PLAIN[0]}{former} "
         rest = (each.removeprefix(begin) for each in self.attributes if each.startswith(begin))
         others = (each for each in self.attributes if not each.startswith(begin))
@@ -88,7 +88,7 @@ class FileForm(NamedTuple):
 
 
 def form_of(file: File) -> FileForm:
-    """The form of a file whose header can be read."""
+    """Return the form of a file whose header can be read."""
     index, tensors = file.index, file.tensors
     name = file.metadata.short("general.architecture")
     architecture = name if isinstance(name, str) else ""
@@ -112,7 +112,9 @@ def form_of(file: File) -> FileForm:
 
 
 def _class_of(kind: str, columns: int) -> str:
-    """The class of a size of rows: kernels of blocks differ by its magnitude, and by the multiple that it is of."""
+    """Return the class of a size of rows: kernels of blocks differ by its magnitude, and by the multiple that it is
+    of.
+    """
     if kind in FLOATS:
         return "of any size"
     magnitude = "from 512" if columns >= 512 else "from 128 to 511" if columns >= 128 else "below 128"

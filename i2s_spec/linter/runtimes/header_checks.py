@@ -41,13 +41,13 @@ class Headers:
         self._odd: dict[int, tuple[list[tuple[SeenKey, bool]], list[tuple[SeenTensor, bool]]]] = {}
 
     def odd(self, header: Header) -> tuple[list[tuple[SeenKey, bool]], list[tuple[SeenTensor, bool]]]:
-        """The keys and the tensors that a reader might object to, and whether their name occurred before."""
+        """Return the keys and the tensors that a reader might object to, and whether their name occurred before."""
         if id(header) not in self._odd:
             self._odd[id(header)] = _odd_keys(header.keys), _odd_tensors(header.tensors)
         return self._odd[id(header)]
 
     def of(self, policy: Container) -> Header:
-        """The header as the reader of a policy sees it."""
+        """Return the header as the reader of a policy sees it."""
         file = self._subject.file
         if file.fault is None:
             if self._indexed is None:
@@ -59,7 +59,9 @@ class Headers:
 
 
 def reasons(subject: Subject, runtime: Runtime, headers: Headers) -> Iterator[Reason]:
-    """The objections of the runtime's reader, in the order in which it meets them; ends where the reader stops."""
+    """Yield the objections of the runtime's reader, in the order in which it meets them; ends where the reader
+    stops.
+    """
     policy = runtime.container
     fault = subject.file.fault
     if fault is not None and (fault.code in faults.NO_INPUT or not policy.known):
@@ -147,7 +149,7 @@ def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> I
 
 
 def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Reason | None]:
-    """The alignment that a reader uses, and its objection, if any."""
+    """Return the alignment that a reader uses, and its objection, if any."""
     found = [key for key in header.keys if key.name == b"general.alignment"]
     if not found:
         return 32, None
@@ -170,7 +172,7 @@ def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Rea
 
 
 def _as_number(key: SeenKey) -> int | None:
-    """The result of JavaScript's Number() for a value, if it is a whole number."""
+    """Return the result of JavaScript's Number() for a value, if it is a whole number."""
     if isinstance(key.value, int):
         return key.value
     try:
@@ -218,7 +220,7 @@ _UINT64_END: Final = 1 << 64
 
 
 def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -> Iterator[Reason]:
-    """The objections of the reader to types, sizes and positions."""
+    """Yield the objections of the reader to types, sizes and positions."""
     policy, source = runtime.container, runtime.source
     data_start = padded(header.end, alignment) if alignment > 0 else header.end
     expected, size = 0, subject.file.size
@@ -268,7 +270,7 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
 
 
 def _inside(runtime: Runtime, tensor: SeenTensor, data_start: int, nbytes: int, size: int) -> Iterator[Reason]:
-    """The objections to a tensor that is not whole in the file, of a reader or of the loader after it."""
+    """Yield the objections to a tensor that is not whole in the file, of a reader or of the loader after it."""
     policy, start, at = runtime.container, data_start + tensor.offset, _field(tensor, 8, "offset")
     beyond = f"{shown(tensor)} reaches beyond the end of the file"
     if policy.in_file and start + nbytes > size:
@@ -285,19 +287,19 @@ def _name(subject: Subject, number: int) -> str:
 
 
 def _field(tensor: SeenTensor, before_end: int, name: str) -> Span:
-    """The type (12 bytes before the end of a tensor info) or the offset (8)."""
+    """Return the type (12 bytes before the end of a tensor info) or the offset (8)."""
     start = max(tensor.span.start, tensor.span.stop - before_end)
     return Span(start, min(start + (4 if name == "type" else 8), tensor.span.stop), f"{tensor.span.path}.{name}")
 
 
 def shown(tensor: SeenTensor) -> str:
-    """The name of a tensor, as messages show it."""
+    """Return the name of a tensor, as messages show it."""
     return quote(tensor.name, 64)
 
 
 @lru_cache(maxsize=256)
 def _meant(number: int, bitnet: bool) -> TensorType | None:
-    """The meaning of a type number in the BitNet forks, or in all other programs."""
+    """Return the meaning of a type number in the BitNet forks, or in all other programs."""
     readings = READINGS.get(number)
     if not readings:
         return None

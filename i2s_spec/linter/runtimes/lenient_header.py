@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 def indexed(file: File) -> Header:
-    """The header of a file in which our reader found no fault."""
+    """Return the header of a file in which our reader found no fault."""
     return Header(file.version or 0, file.byte_order == "big", list(_keys(file)), list(_tensors(file)),
                   file.infos_end or 24, None)  # fmt: skip
 
@@ -76,7 +76,7 @@ def _tensors(file: File) -> Iterator[SeenTensor]:
 
 
 def lenient_header(file: File, policy: Container) -> Header:
-    """The header as seen by a reader that stops only where its policy says.
+    """Return the header as seen by a reader that stops only where its policy says.
 
     :param file: a file with a fault; its magic must be right
     """
@@ -174,7 +174,7 @@ class _Walk:
         return SeenKey(name, self.records.span(start, path), kind, element, count, value, depth)
 
     def _array(self, path: str) -> tuple[int, int, int]:
-        """An array and its nested arrays, without recursion: element type, count and depth."""
+        """Return an array and its nested arrays, without recursion: element type, count and depth."""
         first: tuple[int, int] | None = None
         deepest, pending = 1, [(1, 1)]  # (depth, number of arrays that still follow at this depth)
         while pending:

@@ -179,7 +179,7 @@ def _text(subject: Subject, key: str) -> str | None:
 
 
 def _value(subject: Subject, key: str) -> Any:
-    """A value that is not an array."""
+    """Return a value that is not an array."""
     metadata = subject.file.metadata
     if key not in metadata:
         return None
@@ -195,7 +195,8 @@ def _key_span(subject: Subject, key: str) -> Span | None:
 def _hyperparameters(
     subject: Subject, architecture: Architecture, values: Mapping[str, Any]
 ) -> Hyperparameters | FormatError:
-    """The sizes of the model, or the error that stops the loader: a required key is missing, or a key has a wrong type.
+    """Return the sizes of the model, or the error that stops the loader: a required key is missing, or a key has a
+    wrong type.
 
     :param values: the metadata, as the loader reads them
     """
@@ -394,7 +395,7 @@ def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> 
 
 
 def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) -> Mapping[str, Any]:
-    """The metadata with which sizes are derived as in the loader."""
+    """Return the metadata with which sizes are derived as in the loader."""
     strange = _strange(subject, runtime, architecture)
     if not strange:
         return subject.file.metadata

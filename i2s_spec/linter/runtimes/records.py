@@ -142,12 +142,12 @@ class RunRecord(NamedTuple):
 
 
 def _nearness(one: Computed) -> float:
-    """The larger, the nearer."""
+    """Return the larger, the nearer."""
     return -one.relative if one.relative is not None else one.correlation or one.argmax or 0
 
 
 def table() -> dict[str, Any]:
-    """The whole table, as it is in the file."""
+    """Return the whole table, as it is in the file."""
     about: dict[str, Any] = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
     return about
 
@@ -174,7 +174,7 @@ def records() -> dict[str, RunRecord]:
 
 
 def printed(run: RunRecord) -> str:
-    """The first lines that a user of the program sees."""
+    """Return the first lines that a user of the program sees."""
     lines = run.printed or (run.end,)
     return "; ".join(dict.fromkeys((lines[0], lines[-1])))[:240]
 
@@ -216,7 +216,8 @@ _FORMS: Final = (
 
 
 def citation(source: str) -> dict[str, Any] | None:
-    """The parsed citation: `kind`, and the fields of that kind; None for an empty source, if something was not tried.
+    """Return the parsed citation: `kind`, and the fields of that kind; None for an empty source, if something was
+    not tried.
 
     :raises ValueError: for a source of another form, or a run without a record
     """

@@ -67,7 +67,7 @@ class Verdict(NamedTuple):
     devices: tuple[tuple[str, str], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as plain data; text from the file is escaped."""
+        """Return the verdict as plain data; text from the file is escaped."""
         return {
             "runtime": self.runtime,
             "title": self.title,
@@ -88,7 +88,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
-    """The verdicts of all declared runtimes on a file; none says yes below an error of `subject.errors`.
+    """Return the verdicts of all declared runtimes on a file; none says yes below an error of `subject.errors`.
 
     :param dialect: how its I2_S tensors are packed, if that is known
     :raises FormatError: if the file can no longer be read
@@ -101,7 +101,7 @@ def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Ve
 
 @analysis
 def canonical_verdicts(subject: Subject) -> tuple[Verdict, ...]:
-    """The verdicts of all declared runtimes on a file whose I2_S tensors are canonical."""
+    """Return the verdicts of all declared runtimes on a file whose I2_S tensors are canonical."""
     return _verdicts(subject, CANONICAL)
 
 
@@ -123,7 +123,7 @@ def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
 
 
 def _other_kind(subject: Subject) -> RecognisedKind | None:
-    """The kind of a file that is used in another way than a model."""
+    """Return the kind of a file that is used in another way than a model."""
     return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
@@ -196,7 +196,7 @@ def _elsewhere(subject: Subject) -> Iterator[Reason]:
 
 
 def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
-    """The verdict on loading and computing, by the worst reason."""
+    """Return the verdict on loading and computing, by the worst reason."""
     if not found:
         found = [Reason("nothing in its source contradicts the file", runtime.source, "note")]
     effects = {reason.effect for reason in found}
@@ -211,8 +211,8 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
 
 
 def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdict:
-    """The verdict of a front end: that of its own reader first; then it fails where its engine does, with its own words.
-    That its engine computes a file says nothing about it, because it was not run."""
+    """Return the verdict of a front end: that of its own reader first; then it fails where its engine does, with its
+    own words. That its engine computes a file says nothing about it, because it was not run."""
     own = _refused_by_reader(subject, runtime)
     if own is not None:
         return _worst(runtime, [own])
@@ -234,7 +234,7 @@ def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdic
 
 
 def _refused_by_reader(subject: Subject, runtime: Runtime) -> Reason | None:
-    """The first tensor of a type that the reader of a front end does not take."""
+    """Return the first tensor of a type that the reader of a front end does not take."""
     index, refusal = subject.file.index, runtime.refusal
     if not runtime.types or refusal is None:
         return None
@@ -278,7 +278,8 @@ def _meets(one: Span | None, other: Span) -> bool:
 
 
 def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
-    """The verdicts as rows of plain text, the first with the names of the columns; no rows if there are no verdicts.
+    """Return the verdicts as rows of plain text, the first with the names of the columns; no rows if there are no
+    verdicts.
 
     :param verdicts: verdicts, or their `as_dict` form
     """

@@ -60,7 +60,7 @@ def soft_max(
     causal: bool = True,
     window: int = 0,
 ) -> Floats:
-    """The weights of every row, float32 [H, T, S].
+    """Return the weights of every row, float32 [H, T, S].
 
     z is the scores times the scale, less the largest of the row, both in float32. `f64`: e^z in float64, rounded; its sum in
     float64 by index; times the rounded reciprocal of that. `ggml`: the same with e^z by ggml's polynomial, and float32 sums
@@ -93,7 +93,7 @@ def shares(z: Floats, how: str, vector: int) -> Floats:
 
 
 def weighted_values(p: Floats, values: NDArray[Any], products: Products, unit: int = 1) -> Floats:
-    """The sum of the values, each times its weight, with heads side by side: float32 [T, H * d].
+    """Return the sum of the values, each times its weight, with heads side by side: float32 [T, H * d].
 
     :param p: float32 [H, T, S]
     :param values: float32 or float16 [S, G, d]

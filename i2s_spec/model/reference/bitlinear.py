@@ -88,7 +88,7 @@ def quantize_activations(x: NDArray[np.float32]) -> Activations:
 
 
 def dot(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """The sums of weight codes times activation codes, which kernels compute before they subtract the offset.
+    """Return the sums of weight codes times activation codes, which kernels compute before they subtract the offset.
 
     A weight's code counts as a number from 0 to 3, including the unused 3.
 
@@ -111,7 +111,7 @@ def dot(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArr
 
 
 def accumulate(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """The sums of trits times activation codes; code 3 counts as +2, as in released kernels (clause 5.4).
+    """Return the sums of trits times activation codes; code 3 counts as +2, as in released kernels (clause 5.4).
 
     Parameters and errors are those of `dot`.
 
@@ -125,7 +125,8 @@ def accumulate(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -
 def epilogue(
     acc: NDArray[np.int32], scale: NDArray[np.float32], weight_scale: float | np.float32 | NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """The float values of sums, with three roundings to float32; scales that are 0 or not finite are used as they are.
+    """Return the float values of sums, with three roundings to float32; scales that are 0 or not finite are used as
+    they are.
 
     :param acc: int32 [T, N]
     :param scale: float32 [T], the scales of the activations, which are divisors here
@@ -199,7 +200,7 @@ class Quantized(NamedTuple):
 
 
 def quantize(x: Floats, rule: ActivationQuantizer) -> Quantized:
-    """The codes of activations, float32 [T, K], for a rule with groups."""
+    """Return the codes of activations, float32 [T, K], for a rule with groups."""
     if quantizes_as_defined(rule):
         return Quantized(*quantize_activations(x))
     grouped = _grouped(x, rule)
@@ -228,7 +229,7 @@ def epilogue_of_rule(
     rule: ActivationQuantizer,
     steps: Floats | None = None,
 ) -> Floats:
-    """The float values of sums, with the roundings of a rule in its order.
+    """Return the float values of sums, with the roundings of a rule in its order.
 
     :param acc: int32 [T, N], of all tokens that the runtime computes at once; or [groups, T, N]
     :param weight_scale: the scale of all weights, or of each row, float32 [N]
@@ -255,12 +256,14 @@ def epilogue_of_rule(
 
 
 def steps_of(quantized: Quantized) -> Floats:
-    """The value of code 1, float32, shaped like the scales."""
+    """Return the value of code 1, float32, shaped like the scales."""
     return _steps_or_reciprocal(quantized.scale, quantized.steps)
 
 
 def _steps_or_reciprocal(scale: Floats, steps: Floats | None) -> Floats:
-    """The stored steps, else reciprocals of the scales; a scale of 0 means a group of zeros, whose step is 0 as well."""
+    """Return the stored steps, else reciprocals of the scales; a scale of 0 means a group of zeros, whose step is 0
+    as well.
+    """
     if steps is not None:
         return steps
     with np.errstate(all="ignore"):
@@ -280,13 +283,13 @@ def quantizes_as_defined(rule: ActivationQuantizer) -> bool:
 
 
 def _amax(grouped: Floats, rule: ActivationQuantizer) -> Any:
-    """The largest magnitude of each group, float32 [T, groups]."""
+    """Return the largest magnitude of each group, float32 [T, groups]."""
     size = np.abs(grouped)
     return np.fmax.reduce(size, axis=-1, initial=0) if rule.nan == "least" else size.max(axis=-1)
 
 
 def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
-    """The factor of each group, float32 [T, groups]; float64 if the rule keeps it so."""
+    """Return the factor of each group, float32 [T, groups]; float64 if the rule keeps it so."""
     amax = _amax(grouped, rule)
     largest = amax.astype(np.float64 if rule.scale in ("f64", "wide") else np.float32)
     if rule.floor is not None:
@@ -307,7 +310,7 @@ def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
 
 
 def _steps(grouped: Floats, rule: ActivationQuantizer) -> Floats | None:
-    """The value of code 1, if it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
+    """Return the value of code 1, if it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
     if rule.scale != "inverse" and rule.epilogue not in ("scaled", "wide") and rule.steps == "f32":
         return None
     amax = _amax(grouped, rule)
@@ -323,7 +326,7 @@ def _steps(grouped: Floats, rule: ActivationQuantizer) -> Floats | None:
 
 
 def _floor(rule: ActivationQuantizer, kind: Any) -> Any:
-    """The floor in the type in which it is compared; a runtime with `wide` scales compares float32."""
+    """Return the floor in the type in which it is compared; a runtime with `wide` scales compares float32."""
     return kind.type(np.float32(rule.floor) if rule.scale == "wide" else rule.floor)
 
 
@@ -335,7 +338,7 @@ _ROUND: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _grouped(x: Floats, rule: ActivationQuantizer) -> Floats:
-    """The elements of each group: [T, groups, elements of a group]."""
+    """Return the elements of each group: [T, groups, elements of a group]."""
     tokens = len(x)
     require_groups(x.shape[1], rule)
     if rule.groups in BLOCKS:

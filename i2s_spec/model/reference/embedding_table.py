@@ -46,7 +46,7 @@ class EmbeddingTable:
             raise SettingError(f"tensor {quote(name)} is {self.type}; embedding tables of {known} are read here")
 
     def take(self, tokens: NDArray[np.int64]) -> Floats:
-        """The rows of tokens, float32 [T, columns]."""
+        """Return the rows of tokens, float32 [T, columns]."""
         if self.type in DENSE:
             return _floats(self.dense[tokens])
         if self.type == "I2_S":
@@ -77,7 +77,7 @@ class EmbeddingTable:
         return matrix
 
     def windows(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The whole table in parts: the first row of each, and its rows as numbers."""
+        """Yield the whole table in parts: the first row of each, and its rows as numbers."""
         if self.type in DENSE:
             yield 0, self.dense
             return
@@ -114,7 +114,8 @@ def _q8_0(rows: NDArray[np.uint8]) -> Floats:
 
 
 def q6_k_parts(rows: NDArray[np.uint8]) -> tuple[NDArray[np.int8], NDArray[np.int8], Floats]:
-    """The integers of Q6_K rows: q in -32..31, int8 [T, blocks, 256]; scales, int8 [T, blocks, 16]; d, float32 [T, blocks].
+    """Return the integers of Q6_K rows: q in -32..31, int8 [T, blocks, 256]; scales, int8 [T, blocks, 16]; d,
+    float32 [T, blocks].
 
     A block has 210 bytes: 128 with low nibbles, 64 with high pairs of bits, 16 scales, F16 d. Each half of 128 elements has
     64 bytes of nibbles and 32 of pairs: element 32 j + l has pair j of byte l, and nibble j // 2 of byte 32 (j % 2) + l.

@@ -98,7 +98,7 @@ def gelu(x: Floats) -> Floats:
 
 
 def sums(x: Floats, w: Floats, vector: int = LANES) -> Floats:
-    """The dot products of rows of x, float32 [T, K], with rows of w, float32 [N, K]: float32 [T, N].
+    """Return the dot products of rows of x, float32 [T, K], with rows of w, float32 [N, K]: float32 [T, N].
 
     With vectors of 8, element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2
     and 1+3, then halves of the vector, then neighbors twice; with vectors of 16, to lane k % 64, and halves are added to
@@ -127,8 +127,8 @@ def sums(x: Floats, w: Floats, vector: int = LANES) -> Floats:
 
 
 def sums_of_vectors(x: Floats, vector: int = LANES) -> NDArray[np.float64]:
-    """The sum over the last axis: of each vector of elements in float32, halves first, then of these in float64 by
-    index."""
+    """Return the sum over the last axis: of each vector of elements in float32, halves first, then of these in
+    float64 by index."""
     rest = -x.shape[-1] % vector
     wide = np.concatenate([x, np.zeros((*x.shape[:-1], rest), dtype=np.float32)], axis=-1) if rest else x
     each = _by_halves(wide.reshape(*x.shape[:-1], -1, vector))
@@ -137,14 +137,14 @@ def sums_of_vectors(x: Floats, vector: int = LANES) -> NDArray[np.float64]:
 
 
 def _by_halves(x: Floats) -> Floats:
-    """The sum of a vector: its halves are added until one number is left."""
+    """Return the sum of a vector: its halves are added until one number is left."""
     while x.shape[-1] > 1:
         x = x[..., : x.shape[-1] // 2] + x[..., x.shape[-1] // 2 :]
     return x[..., 0]
 
 
 def bfloat16(x: Floats) -> Floats:
-    """Rounded to BF16, ties to even."""
+    """Return rounded to BF16, ties to even."""
     result: Floats = np.where(np.isnan(x), x, from_bfloat16(to_bfloat16(x)))
     return result
 
@@ -154,7 +154,8 @@ _BLOCKS: Final = {"Q6_K": 256, "Q8_0": 32}
 
 
 def quantized_head(table: EmbeddingTable, x: Floats) -> Floats:
-    """The products of activations with a Q6_K or Q8_0 table as in ggml: activations are quantized to int8 by blocks.
+    """Return the products of activations with a Q6_K or Q8_0 table as in ggml: activations are quantized to int8 by
+    blocks.
 
     Sums of integers are exact; blocks are added in float64, where ggml adds float32 lanes (8e-8 away).
     """
@@ -203,7 +204,7 @@ Kernel = Literal["avx2", "neon"]
 
 
 def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kernel = "avx2") -> NDArray[np.int32]:
-    """Sums of 32 blocks in 16-bit lanes, which wrap around: builds without VNNI or dot products.
+    """Sum of 32 blocks in 16-bit lanes, which wrap around: builds without VNNI or dot products.
 
     A lane adds 256 products of up to 254, or of -256. Sums that fit are right; a sum that overflows is off by 65,536.
 
@@ -228,7 +229,9 @@ def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kern
 
 
 def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """A payload in `rows-1x4` read as blocks of 128 columns: an x86 build without ACT_PARALLEL on its own files."""
+    """Return a payload in `rows-1x4` read as blocks of 128 columns: an x86 build without ACT_PARALLEL on its own
+    files.
+    """
     return _as_blocks(_packed(weights, "rows-1x4"), weights.shape[0], weights.shape[1], codes)
 
 
@@ -242,7 +245,7 @@ def truncated_rows(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArr
 
 
 def truncated_columns(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """The last K % 128 columns are left out; otherwise right: a kernel that does read `rows-1x4`."""
+    """Return the last K % 128 columns are left out; otherwise right: a kernel that does read `rows-1x4`."""
     whole = weights.shape[1] // LAYOUTS["interleave-128"].block * LAYOUTS["interleave-128"].block
     return int16_wrap(weights[:, :whole], codes[:, :whole])
 
@@ -260,7 +263,7 @@ KERNEL_BUGS: Final[Mapping[str, Emulation]] = MappingProxyType(
 
 
 def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
-    """The payload as released quantizers write it: bytes of incomplete blocks are 0."""
+    """Return the payload as released quantizers write it: bytes of incomplete blocks are 0."""
     rows, columns = whole_blocks(LAYOUTS[layout], *weights.shape)
     payload = np.zeros(weights.size // CODES_PER_BYTE, dtype=np.uint8)
     whole = pack_codes(weights.reshape(-1)[: rows * columns].reshape(rows, columns), LAYOUTS[layout])
@@ -269,7 +272,7 @@ def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
 
 
 def _as_blocks(payload: NDArray[np.uint8], rows: int, columns: int, codes: NDArray[Any]) -> NDArray[np.int32]:
-    """The sums of a kernel that reads whole blocks from byte row * columns // 4 on, whatever the bytes are."""
+    """Return the sums of a kernel that reads whole blocks from byte row * columns // 4 on, whatever the bytes are."""
     layout = LAYOUTS["interleave-128"]
     k = np.arange(columns // layout.block * layout.block)
     byte, shift = layout.byte_of(k, 1, columns), layout.shift_of(k, 1, columns).astype(np.uint8)

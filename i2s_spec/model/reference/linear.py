@@ -43,7 +43,7 @@ class Projections:
         self.threads = threads
 
     def linear(self, run: Run, node: Node, x: Floats) -> Floats:
-        """A projection: BitLinear if the matrix is ternary (clause 9.8), else products of floats."""
+        """Return a projection: BitLinear if the matrix is ternary (clause 9.8), else products of floats."""
         matrix = run.weights.matrix(node.weight)
         if not isinstance(matrix, Ternary | Grouped):
             return self.dense(x, matrix, single=self.profile.drops_rows and _behind_attention(run, node))
@@ -52,7 +52,7 @@ class Projections:
         return self.bitlinear(run, node, x, matrix)
 
     def expert(self, kind: str, x: Floats, matrix: Matrix) -> Floats:
-        """The projection of some tokens with the matrix of one expert, as `linear` multiplies.
+        """Return the projection of some tokens with the matrix of one expert, as `linear` multiplies.
 
         :param kind: the type of the tensor
         """
@@ -76,7 +76,7 @@ class Projections:
         return y
 
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> Quantized:
-        """The codes of activations."""
+        """Return the codes of activations."""
         return bitlinear.quantize(x, rule)
 
     def show_integers(self, run: Run, node: Node, quantized: Quantized, acc: NDArray[Any]) -> None:
@@ -113,7 +113,7 @@ class Projections:
         return out
 
     def _in_windows(self, x: Floats, matrix: Grouped) -> Floats:
-        """The same for weights with a scale for each group."""
+        """Return the same for weights with a scale for each group."""
         out = np.empty((len(x), matrix.rows), dtype=np.float32)
         for start in range(0, matrix.rows, ROWS):
             part = matrix.part(start, start + ROWS)
@@ -121,7 +121,9 @@ class Projections:
         return out
 
     def head(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The logits: products with every row of the table; for an I2_S table with BitLinear, if the profile says so."""
+        """Return the logits: products with every row of the table; for an I2_S table with BitLinear, if the profile
+        says so.
+        """
         table = run.table(node.weight)
         if table.type == "I2_S" and self.profile.i2s_head == "bitlinear":
             return self.bitlinear(run, node, x, table.ternary)
@@ -187,7 +189,7 @@ def unread(rows: NDArray[Any], numbers: NDArray[np.int64], most: int) -> NDArray
 
 
 def halved(x: Floats) -> Floats:
-    """Rounded to F16."""
+    """Return rounded to F16."""
     with np.errstate(over="ignore"):
         return x.astype(np.float16).astype(np.float32)
 
@@ -210,7 +212,7 @@ def halved(x: Floats) -> Floats:
 def quantized_linear(
     quantized: Quantized, rule: ActivationQuantizer, weight: Ternary | Grouped, threads: int
 ) -> tuple[Floats, Sums]:
-    """A projection of quantized tokens: float32 [T, N], and the integer sums, int32 [T, N] or [groups, T, N].
+    """Return a projection of quantized tokens: float32 [T, N], and the integer sums, int32 [T, N] or [groups, T, N].
 
     With blocks, weights with one scale count as weights of the rule's type whose groups all have that scale as F16.
     """
@@ -235,7 +237,7 @@ def quantized_linear(
 def grouped_product(
     quantized: Quantized, rule: ActivationQuantizer, matrix: Grouped, threads: int = 1
 ) -> tuple[Floats, Sums]:
-    """A projection of quantized tokens: float32 [T, N], and the sums.
+    """Return a projection of quantized tokens: float32 [T, N], and the sums.
 
     :returns: the sums are int32 [T, N] if rows and tokens have one scale each, [T, runs, N] if only tokens have, else
     [runs, T, N]; for interleaved activations [4 * runs, T, N], with the runs of the first kind first
@@ -252,7 +254,7 @@ def grouped_product(
 
 
 def token_sums(matrix: Grouped, codes: NDArray[np.int8], rule: ActivationQuantizer, threads: int = 1) -> Sums:
-    """The sums of tokens with one scale each, as `grouped_product` gives them: int32 [T, N] or [T, runs, N]."""
+    """Return the sums of tokens with one scale each, as `grouped_product` gives them: int32 [T, N] or [T, runs, N]."""
     acc = np.ascontiguousarray(partial_sums(matrix, codes, matrix.group, threads).transpose(1, 0, 2))
     if rule.offset == "kept":
         acc += sums_of_runs(codes, acc.shape[1])[..., None]
@@ -260,12 +262,12 @@ def token_sums(matrix: Grouped, codes: NDArray[np.int8], rule: ActivationQuantiz
 
 
 def run_length(rule: ActivationQuantizer, matrix: Grouped) -> int:
-    """The length of a run: columns in which activations and weights have one scale each."""
+    """Return the length of a run: columns in which activations and weights have one scale each."""
     return gcd(matrix.group, bitlinear.block_of(rule) or matrix.columns)
 
 
 def partial_sums(matrix: Grouped, codes: NDArray[np.int8], length: int, threads: int = 1) -> Sums:
-    """The sums of weights times codes in each run of columns, int32 [runs, T, N].
+    """Return the sums of weights times codes in each run of columns, int32 [runs, T, N].
 
     :param codes: int8 [T, columns]
     :param length: columns of a run: all columns, or a divisor or multiple of 128
@@ -294,20 +296,22 @@ def partial_sums(matrix: Grouped, codes: NDArray[np.int8], length: int, threads:
 
 
 def partial_sums_reference(matrix: Grouped, codes: NDArray[np.int8], length: int) -> Sums:
-    """The definition of `partial_sums`."""
+    """Return the definition of `partial_sums`."""
     weights = matrix.values().astype(np.int32).reshape(matrix.rows, -1, length)
     sums: Sums = np.einsum("tgk,ngk->gtn", codes.astype(np.int32).reshape(len(codes), -1, length), weights)
     return sums
 
 
 def sums_of_runs(codes: NDArray[np.int8], runs: int) -> Sums:
-    """The sum of the codes of each run of columns, int32 [T, runs]."""
+    """Return the sum of the codes of each run of columns, int32 [T, runs]."""
     sums: Sums = codes.reshape(len(codes), runs, -1).sum(axis=2, dtype=np.int32)
     return sums
 
 
 def _weighed(acc: Sums, matrix: Grouped) -> Floats:
-    """The sum over runs of acc times the scale of the group, in float64 by index, rounded once: float32 [T, N]."""
+    """Return the sum over runs of acc times the scale of the group, in float64 by index, rounded once: float32 [T,
+    N].
+    """
     share = acc.shape[0] // matrix.scales.shape[1]
     total = np.zeros(acc.shape[1:], dtype=np.float64)
     with np.errstate(all="ignore"):
@@ -354,7 +358,7 @@ def _interleaved(quantized: Quantized, rule: ActivationQuantizer, matrix: Groupe
 
 
 def _kinds(columns: int, quantized: Quantized) -> list[NDArray[np.bool_]]:
-    """The columns that share each of the interleaved scales: element j has scale j // 4 % 4 of four."""
+    """Return the columns that share each of the interleaved scales: element j has scale j // 4 % 4 of four."""
     count = quantized.scale.shape[1]
     owner = np.arange(columns) // count % count
     return [owner == kind for kind in range(count)]

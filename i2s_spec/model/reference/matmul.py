@@ -44,7 +44,7 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 
 
 def _row() -> int:
-    """The row of the set in use; cached, because a decoder asks for it hundreds of times for each token."""
+    """Return the row of the set in use; cached, because a decoder asks for it hundreds of times for each token."""
     return _row_named(environ.get(VARIABLE))
 
 
@@ -92,7 +92,7 @@ def dot(
     out: NDArray[np.int32] | None = None,
     look: bool = False,
 ) -> NDArray[np.int32]:
-    """The sums of weight codes times activation codes; like `bitlinear.dot`.
+    """Return the sums of weight codes times activation codes; like `bitlinear.dot`.
 
     :param threads: how many threads may work on it; the result does not depend on it
     :param out: a contiguous int32 array [T, rows], which is filled and returned
@@ -114,7 +114,9 @@ def accumulate(
     out: NDArray[np.int32] | None = None,
     look: bool = False,
 ) -> NDArray[np.int32]:
-    """The sums of trits times activation codes; like `bitlinear.accumulate`. Parameters and errors are those of `dot`."""
+    """Return the sums of trits times activation codes; like `bitlinear.accumulate`. Parameters and errors are those
+    of `dot`.
+    """
     return _integers(payload, rows, columns, codes, threads, out, look, trits=True)
 
 
@@ -176,7 +178,7 @@ def linear(
 
 
 def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8], int]:
-    """The payload of a matrix with rows padded to whole blocks, and its number of columns with the padding.
+    """Return the payload of a matrix with rows padded to whole blocks, and its number of columns with the padding.
 
     The padding is code 0, which is the weight -1, but it is multiplied with activation codes 0.
     """
@@ -209,7 +211,7 @@ def _whole(
 
 
 def _sized(payload: Any, rows: int, columns: int) -> NDArray[np.uint8]:
-    """The bytes of a payload, which must be as many as the matrix takes."""
+    """Return the bytes of a payload, which must be as many as the matrix takes."""
     flat = (
         type(payload) is np.ndarray and payload.dtype == np.uint8 and payload.ndim == 1 and payload.flags.c_contiguous
     )
@@ -222,7 +224,7 @@ def _sized(payload: Any, rows: int, columns: int) -> NDArray[np.uint8]:
 
 
 def _array(shape: tuple[int, int], dtype: type[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """The array for the result: `out` if it matches exactly, or a new one."""
+    """Return the array for the result: `out` if it matches exactly, or a new one."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if out.shape != shape or out.dtype != dtype:

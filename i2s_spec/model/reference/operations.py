@@ -62,7 +62,9 @@ class Operations:
         """
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
-        """The results of a graph if no other value is needed, computed faster; None if this class has no faster way."""
+        """Return the results of a graph if no other value is needed, computed faster; None if this class has no
+        faster way.
+        """
         return None
 
     def batches(self, graph: Graph, weights: ModelWeights) -> bool:
@@ -72,12 +74,12 @@ class Operations:
     # Rows and elements
 
     def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:
-        """The rows of the embedding table, dequantized exactly."""
+        """Return the rows of the embedding table, dequantized exactly."""
         rows = run.table(node.weight).take(tokens)
         return rows if self.profile.table_bytes is None else unread(rows, tokens, self.profile.table_bytes)
 
     def select_rows(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The rows for which logits are needed."""
+        """Return the rows for which logits are needed."""
         return x if run.rows is None else x[run.rows]
 
     def norm_weight(self, run: Run, node: Node, x: Floats) -> Floats:
@@ -120,7 +122,7 @@ class Operations:
         return x.reshape(len(x), node.settings["heads"], -1)
 
     def columns(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Some columns of each head: [T, heads, stop - start]."""
+        """Return some columns of each head: [T, heads, stop - start]."""
         heads = x.reshape(len(x), node.settings["heads"], -1)
         return np.ascontiguousarray(heads[..., node.settings["start"] : node.settings["stop"]])
 
@@ -136,27 +138,31 @@ class Operations:
     # Projections
 
     def linear(self, run: Run, node: Node, x: Floats) -> Floats:
-        """A projection: BitLinear where the matrix is ternary (clause 9.8), else products of floats."""
+        """Return a projection: BitLinear where the matrix is ternary (clause 9.8), else products of floats."""
         return self.projections.linear(run, node, x)
 
     def head(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The logits: products with every row of the table; of an I2_S table, if the profile says so, by BitLinear."""
+        """Return the logits: products with every row of the table; of an I2_S table, if the profile says so, by
+        BitLinear.
+        """
         return self.projections.head(run, node, x)
 
     # Experts
 
     def expert_shares(self, run: Run, node: Node, logits: Floats) -> Floats:
-        """The soft-max of the router's logits: [T, experts]."""
+        """Return the soft-max of the router's logits: [T, experts]."""
         z = logits - logits.max(axis=-1, keepdims=True)
         return attention.shares(z, self.profile.soft_max, self.profile.vector)
 
     def best_experts(self, run: Run, node: Node, p: Floats) -> NDArray[np.int64]:
-        """The experts with the largest shares, in their order, of equal ones the first: int64 [T, used]."""
+        """Return the experts with the largest shares, in their order, of equal ones the first: int64 [T, used]."""
         found: NDArray[np.int64] = np.argsort(-p, axis=-1, kind="stable")[:, : node.settings["used"]]
         return found
 
     def expert_weights(self, run: Run, node: Node, p: Floats, chosen: NDArray[np.int64]) -> Floats:
-        """The shares of the chosen experts, divided by their sum, which is added in float64 and rounded: [T, used]."""
+        """Return the shares of the chosen experts, divided by their sum, which is added in float64 and rounded: [T,
+        used].
+        """
         own: Floats = np.take_along_axis(p, chosen, axis=-1)
         return own / reductions.sums(own).astype(np.float32)[..., None]
 
@@ -171,15 +177,15 @@ class Operations:
         return out
 
     def expert_scale(self, run: Run, node: Node, x: Floats, chosen: NDArray[np.int64]) -> Floats:
-        """The results of each expert times its number from the file."""
+        """Return the results of each expert times its number from the file."""
         return x * run.weights.vector(node.weight)[chosen][..., None]
 
     def weigh_experts(self, run: Run, node: Node, x: Floats, weights: Floats) -> Floats:
-        """The results of each expert times its weight."""
+        """Return the results of each expert times its weight."""
         return x * weights[..., None]
 
     def sum_experts(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The sum over experts in their order, in float32: [T, N]."""
+        """Return the sum over experts in their order, in float32: [T, N]."""
         total = x[:, 0]
         for place in range(1, x.shape[1]):
             total = total + x[:, place]
@@ -242,7 +248,7 @@ class Operations:
         return [attention.soft_max(each, scale, sequence.past, *how, **seen) for sequence, each in parts]
 
     def weighted_values(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
-        """The sum of the values, each times its weight, with heads side by side: [T, H * d]."""
+        """Return the sum of the values, each times its weight, with heads side by side: [T, H * d]."""
         lanes = ggml_math.VECTORS * self.profile.vector  # that runtime's cache is padded with zeros
         unit = lanes if self.profile.sums == "lanes" else 1
         parts = [self._weighted(each, v, unit) for each, v in zip(p, values, strict=True)]
@@ -254,7 +260,7 @@ class Operations:
         return attention.weighted_values(self._attended(p), values, self.projections.products, unit)
 
     def _attended(self, x: Floats) -> Floats:
-        """The input of a product of attention, rounded as the profile declares."""
+        """Return the input of a product of attention, rounded as the profile declares."""
         return halved(x) if self.profile.attention == "f16" else x
 
     # Gated delta nets
@@ -324,7 +330,7 @@ class Operations:
             return x / power
 
     def gelu(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The tanh form of GELU."""
+        """Return the tanh form of GELU."""
         return ggml_math.gelu(x) if self.profile.activation == "ggml" else transcendental.gelu(x)
 
     # Embedding models
@@ -349,7 +355,7 @@ class Operations:
 
 
 def operations_of(profile: NumericProfile, threads: int) -> Operations:
-    """The operations that a profile names."""
+    """Return the operations that a profile names."""
     module, _, name = profile.operations.partition(":")
     found: Operations = getattr(import_module(module), name)(profile, threads)
     return found
@@ -361,7 +367,7 @@ def operations_of(profile: NumericProfile, threads: int) -> Operations:
 
 
 def evaluate(node: Node, inputs: list[Any], run: Run, operations: Operations) -> Any:
-    """The value of one node for given inputs; infinities and NaN are valid values."""
+    """Return the value of one node for given inputs; infinities and NaN are valid values."""
     with np.errstate(all="ignore"):
         return getattr(operations, node.op)(run, node, *inputs)
 
@@ -373,7 +379,7 @@ def execute(
     operations: Operations,
     substitutes: Mapping[str, Operations] | None = None,
 ) -> dict[str, Any]:
-    """The results of a graph.
+    """Return the results of a graph.
 
     :param given: the inputs of the graph, by name
     :param substitutes: operations of another profile for some nodes, by name of the node

@@ -125,7 +125,7 @@ def _spread_out(x: NDArray[Any], vector: int) -> NDArray[Any]:
 
 
 def squares(x: Floats, *, rounded: bool = False) -> Doubles:
-    """The sum of squares over the last axis, in float64 by index: float64 [...].
+    """Return the sum of squares over the last axis, in float64 by index: float64 [...].
 
     :param rounded: round each square to float32 before it is added
     """
@@ -134,13 +134,13 @@ def squares(x: Floats, *, rounded: bool = False) -> Doubles:
 
 
 def sums(x: Floats) -> Doubles:
-    """The sum over the last axis, in float64 by index: float64 [...]."""
+    """Return the sum over the last axis, in float64 by index: float64 [...]."""
     flat = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
     return np.asarray(_reduce.sums(flat)).reshape(x.shape[:-1])
 
 
 def as_float32(w: NDArray[Any]) -> Floats:
-    """The numbers of a matrix as float32, exactly."""
+    """Return the numbers of a matrix as float32, exactly."""
     if w.dtype == np.uint16:
         return from_bfloat16(w)
     return w.astype(np.float32, copy=False)
@@ -154,7 +154,7 @@ def _check(x: Floats, w: NDArray[Any]) -> None:
 
 
 def _kernels() -> int:
-    """The row of the kernel set in use."""
+    """Return the row of the kernel set in use."""
     return chosen(kernel_sets()).row
 
 
@@ -178,7 +178,7 @@ def _spread(part: Any, rows: int, work: int, threads: int) -> None:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """A pool of threads that exists as long as the process."""
+    """Return a pool of threads that exists as long as the process."""
     return ThreadPoolExecutor(threads)
 
 

@@ -64,14 +64,14 @@ class Run:
         return np.concatenate(parts)
 
     def table(self, name: str) -> EmbeddingTable:
-        """An embedding table or head."""
+        """Return an embedding table or head."""
         if name not in self.tables:
             self.tables[name] = EmbeddingTable(self.weights, name)
         return self.tables[name]
 
 
 def sequences_of(counts: Iterable[int], caches: Iterable[Cache], past: int | None = None) -> list[SequenceRows]:
-    """The sequences of a run, one after the other.
+    """Return the sequences of a run, one after the other.
 
     :param counts: the number of tokens of each sequence
     :param past: position of the first token of each; by default the number of tokens in its cache
@@ -84,7 +84,7 @@ def sequences_of(counts: Iterable[int], caches: Iterable[Cache], past: int | Non
 
 
 def recording_tap(found: dict[str, Any], names: frozenset[str] | None) -> Tap:
-    """A tap that copies values into a dictionary.
+    """Return a tap that copies values into a dictionary.
 
     :param names: the names of the values to copy; None for all
     """

@@ -54,7 +54,7 @@ def lookup_sets() -> tuple[KernelSet, ...]:
 
 
 def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
-    """The tables of tokens: the sums for all pairs of codes.
+    """Return the tables of tokens: the sums for all pairs of codes.
 
     :param codes: int8 [T, K] activation codes, K a multiple of 128
     :returns: int16 [T, K/4, 2, 16], by byte of a row, half and pair
@@ -72,7 +72,7 @@ def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
 
 
 def lookup_dot(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """The sums of weight codes times activation codes, by lookup; equal to `bitlinear.dot` bit for bit.
+    """Return the sums of weight codes times activation codes, by lookup; equal to `bitlinear.dot` bit for bit.
 
     :param payload: rows * columns / 4 bytes in the canonical layout, rows being whole blocks
     :param codes: int8 [T, columns]
@@ -104,7 +104,7 @@ class LookupMatrix:
         _matmul.lookup_arrange(np.ascontiguousarray(weights).reshape(-1), rows, weights.shape[1], self._arranged)
 
     def dot(self, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-        """The sums of weight codes times activation codes; like `lookup_dot`.
+        """Return the sums of weight codes times activation codes; like `lookup_dot`.
 
         :param codes: int8 [T, columns]
         :returns: int32 [T, rows]
@@ -133,7 +133,7 @@ def _row(name: str | None) -> int:  # the value of the variable is part of the k
 
 
 def _checked(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """The payload as bytes [rows, columns / 4]."""
+    """Return the payload as bytes [rows, columns / 4]."""
     check_product(codes, rows, columns)
     if columns % _BLOCK:
         raise ValueError(f"rows of {counted(columns, 'weight')} are not whole blocks of {_BLOCK}")

@@ -31,7 +31,9 @@ _LN2: Final = Decimal("0.6931471805599453094172321214581765680755001343602552541
 
 
 def _parts(value: Decimal, bits: int) -> tuple[float, float, float]:
-    """A constant as a sum of three floats of which the first two have so few bits that small multiples are exact."""
+    """Return a constant as a sum of three floats of which the first two have so few bits that small multiples are
+    exact.
+    """
     with localcontext() as context:
         context.prec = 70
         parts = []

@@ -71,7 +71,7 @@ class ChatFormat(NamedTuple):
     answer: str
 
     def prompt(self, messages: Sequence[Message], answer: bool = True) -> list[PromptPiece]:
-        """The pieces of a conversation.
+        """Return the pieces of a conversation.
 
         :param answer: end with the beginning of the assistant's turn
         :raises SettingError: for a role that the format does not have
@@ -152,7 +152,7 @@ FORMATS: Final[Mapping[str, ChatFormat]] = {
 
 
 def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) -> ChatFormat:
-    """The format for a model: the first one whose marks are in the vocabulary; `plain` if there is none.
+    """Return the format for a model: the first one whose marks are in the vocabulary; `plain` if there is none.
 
     :param architecture: the value of `general.architecture`
     :param pre: the name of the pre-tokenizer
@@ -172,7 +172,9 @@ def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) ->
 
 
 def template_of(metadata: Mapping[str, Any], key: str = KEY) -> str | None:
-    """The chat template of a file, as text; None if it has none. It is an untrusted program: escape it, do not run it."""
+    """Return the chat template of a file, as text; None if it has none. It is an untrusted program: escape it, do
+    not run it.
+    """
     value = metadata.get(key)
     return value if isinstance(value, str) else None
 
@@ -187,7 +189,8 @@ run_worker = subprocess.run
 def ask_engine(
     request: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY_BYTES
 ) -> tuple[list[dict[str, Any]], str]:
-    """The replies of `chat_template_worker` in a process of its own, and why it ended before the last; empty if it did not.
+    """Return the replies of `chat_template_worker` in a process of its own, and why it ended before the last; empty
+    if it did not.
 
     :param request: what the worker reads, without its limits
     :param seconds: of processor time; the process is given up after twice as many and five
@@ -323,7 +326,7 @@ class Conversation:
             self._history += form.prompt(self.messages, answer=False)
 
     def ask(self, content: str, progress: Callable[[int, int], object] | None = None) -> Generation:
-        """The answer to a message, as an iterator; afterwards `heard` adds it to the conversation.
+        """Return the answer to a message, as an iterator; afterwards `heard` adds it to the conversation.
 
         :raises SettingError: if the conversation no longer fits
         """
@@ -364,7 +367,7 @@ class Conversation:
         self._history += [mark if isinstance(mark, int) else (mark, True) for mark in marks]
 
     def _of_rendered(self, text: str) -> list[int]:
-        """The tokens of rendered text, which often contains the first token as text."""
+        """Return the tokens of rendered text, which often contains the first token as text."""
         bos = self.tokenizer.bos
         tokens = self.tokenizer.encode(text, add_special=False, parse_special=True)
         wanted = self.tokenizer.add_bos and bos is not None

@@ -46,8 +46,10 @@ def _bound(seconds: float, memory: int, files: int = 16, written: int = 0) -> No
 
 
 def answers(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The replies: a `text` or an `error` for each conversation, or one for all: `missing`, without the engine's package;
-    `refused`, where the engine does not take the template; `unusable`, where it does not take the vocabulary."""
+    """Yield the replies: a `text` or an `error` for each conversation, or one for all: `missing`, without the
+    engine's package; `refused`, where the engine does not take the template; `unusable`, where it does not take the
+    vocabulary.
+    """
     yield from _ENGINES[request["engine"]](request)
 
 
@@ -139,7 +141,7 @@ def _environment() -> Any:
 
 
 def _rendered(pieces: Callable[[], Iterator[str]], request: dict[str, Any]) -> dict[str, Any]:
-    """The text, or the error; `stopped` if the sandbox or a limit ended it."""
+    """Return the text, or the error; `stopped` if the sandbox or a limit ended it."""
     parts: list[str] = []
     room = request["characters"]
     try:

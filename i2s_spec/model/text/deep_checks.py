@@ -55,7 +55,7 @@ class DeepChecks(NamedTuple):
         return self.finite is not False and not self.likelihood.wrong and not broken
 
     def as_dict(self) -> dict[str, Any]:
-        """The results as plain data; the test by a text as `identify.schema.json` describes it."""
+        """Return the results as plain data; the test by a text as `identify.schema.json` describes it."""
         return {
             "finite": self.finite, "first": self.first or None, "why_not": self.why_not or None,
             "likelihood": as_dict(self.likelihood),
@@ -63,7 +63,7 @@ class DeepChecks(NamedTuple):
         }  # fmt: skip
 
     def lines(self) -> Iterator[Line]:
-        """The results as text."""
+        """Yield the results as text."""
         answer = {
             True: ("yes", "green"), False: (f"no: {self.first} is the first that is not", "red"),
             None: (f"cannot tell: {self.why_not}", "yellow"),

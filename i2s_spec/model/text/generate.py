@@ -128,7 +128,7 @@ class Generation:
             self.decode_seconds += perf_counter() - start
 
     def _chosen(self, logits: NDArray[Any] | ScreenedLogits) -> int:
-        """The next token, which is counted."""
+        """Return the next token, which is counted."""
         token = self.sampler(logits)
         self.tokens.append(token)
         self.reason = self._ended(token)
@@ -142,7 +142,7 @@ class Generation:
         return "context" if len(self.prompt) + len(self.tokens) >= self.room else None
 
     def _read(self, prompt: list[int]) -> NDArray[Any] | ScreenedLogits:
-        """The logits after the prompt."""
+        """Return the logits after the prompt."""
         if self.cache is None:
             most = self.room if self.limit is None else min(self.room, len(prompt) + self.limit)
             self.cache = self.model.new_cache(most)
@@ -155,7 +155,7 @@ class Generation:
         return logits
 
     def _forward(self, tokens: list[int], progress: Progress | None = None) -> NDArray[Any] | ScreenedLogits:
-        """The logits after the last of these tokens, which are added to the cache."""
+        """Return the logits after the last of these tokens, which are added to the cache."""
         which: Literal["last", "screened"] = "last" if self.head == "whole" else "screened"
         logits: Any = logits_of(self.model.forward(tokens, cache=self.cache, logits=which, progress=progress))
         if isinstance(logits, ScreenedLogits):
@@ -199,7 +199,7 @@ def together(generations: Iterable[Generation]) -> Iterator[tuple[int, int]]:
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:
-    """The length of the common beginning of two texts, in tokens."""
+    """Return the length of the common beginning of two texts, in tokens."""
     for i, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return i
@@ -263,7 +263,7 @@ class Sampler:
         self._number: float | None = None  # drawn for the next token
 
     def __call__(self, logits: NDArray[np.floating[Any]] | ScreenedLogits) -> int:
-        """The next token.
+        """Return the next token.
 
         :param logits: [vocab], any float type; of `ScreenedLogits` no more are read than the choice needs
         :raises FormatError: M901 for logits that are not finite; -inf is allowed, and such a token is never chosen
@@ -278,7 +278,7 @@ class Sampler:
         return self._chosen(logits.whole()) if token_of_few is None else token_of_few
 
     def _chosen(self, logits: NDArray[np.floating[Any]]) -> int:
-        """The position of the next token in these logits."""
+        """Return the position of the next token in these logits."""
         import numpy as np
 
         if len(logits) > FEW and not self.sampling.greedy and not self.sampling.top_k:
@@ -295,7 +295,7 @@ class Sampler:
         return int(tokens[min(at, len(tokens) - 1)])
 
     def _next(self) -> float:
-        """A number in [0, 1), the same until a token is chosen with it."""
+        """Return a number in [0, 1), the same until a token is chosen with it."""
         import numpy as np
 
         if self._random is None:
@@ -305,7 +305,9 @@ class Sampler:
         return self._number
 
     def _of_leading(self, logits: ScreenedLogits) -> int | None:
-        """The next token, if some rows above all others decide about it; with top-p they rarely do, and no copy is made."""
+        """Return the next token, if some rows above all others decide about it; with top-p they rarely do, and no
+        copy is made.
+        """
         import numpy as np
 
         leading = None
@@ -322,7 +324,7 @@ class Sampler:
         return None
 
     def _drawn(self, values: NDArray[np.float64], leading: Leading | None = None) -> int | None:
-        """The position of the token that `distribution` and a number draw, without sorting all values.
+        """Return the position of the token that `distribution` and a number draw, without sorting all values.
 
         Sums in another order are other sums: where they differ by less than 1e-9 from what decides, the answer is None.
 
@@ -360,7 +362,7 @@ class Sampler:
         return at if positions is None else int(positions[at])
 
     def distribution(self, logits: NDArray[np.floating[Any]]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The candidates, most probable first, and their probabilities, which sum to 1."""
+        """Return the candidates, most probable first, and their probabilities, which sum to 1."""
         import numpy as np
 
         best, top = require_finite(logits)
@@ -393,7 +395,7 @@ SLACK: Final = 1e-9
 
 
 def require_finite(logits: NDArray[np.floating[Any]]) -> tuple[int, float]:
-    """The token with the largest logit, and this.
+    """Return the token with the largest logit, and this.
 
     :raises FormatError: M901 if it is not finite
     """
@@ -407,8 +409,8 @@ def require_finite(logits: NDArray[np.floating[Any]]) -> tuple[int, float]:
 
 
 def placed(values: NDArray[np.float64], weights: NDArray[np.float64], low: float, high: float) -> int | None:
-    """The position at which the running sum of weights, in the order of falling values, passes every number from `low` to
-    `high`; None if no position passes them all."""
+    """Return the position at which the running sum of weights, in the order of falling values, passes every number
+    from `low` to `high`; None if no position passes them all."""
     import numpy as np
 
     members, before = np.arange(len(values)), 0.0

@@ -68,8 +68,8 @@ def hypotheses(model: Model) -> Iterator[PossibleMistake]:
 
 
 def ternary_roles(model: Model) -> frozenset[str]:
-    """The roles of `ROLES` with a matrix that has ternary codes and one scale: hypotheses about codes and scales do not
-    apply to matrices of floats, or with a scale for each group."""
+    """Return the roles of `ROLES` with a matrix that has ternary codes and one scale: hypotheses about codes and
+    scales do not apply to matrices of floats, or with a scale for each group."""
     found = set()
     for each in ROLES:
         names = _present(model, each)
@@ -152,13 +152,13 @@ def _by_heads(
 
 
 def _shape(model: Model, role: str) -> tuple[int, ...]:
-    """The shape of the matrices of a role; None if there are none, or layers differ."""
+    """Return the shape of the matrices of a role; None if there are none, or layers differ."""
     found = {model.weights.tensor(name).shape for name in _present(model, role)}
     return found.pop() if len(found) == 1 else ()
 
 
 def _present(model: Model, role: str) -> list[str]:
-    """The tensors of a role that the file has, layer by layer."""
+    """Return the tensors of a role that the file has, layer by layer."""
     return [name for name in (f"blk.{i}.{role}.weight" for i in range(model.graph.layers)) if name in model.weights]
 
 
@@ -182,7 +182,7 @@ def _exchanges(model: Model) -> Iterator[PossibleMistake]:
 
 
 def _names(model: Model) -> list[str]:
-    """The tensors that the graph uses."""
+    """Return the tensors that the graph uses."""
     return [name for node in model.graph for name in node.weights]
 
 
@@ -279,7 +279,7 @@ class ChangedWeights(ModelWeights):
         self._change_matrix, self._change_vector = matrix, vector
 
     def matrix(self, name: str) -> Ternary | Grouped | NDArray[Any]:
-        """A projection, changed."""
+        """Return a projection, changed."""
         change = self._change_matrix
         if change is None:
             return self._base.matrix(name)
@@ -293,12 +293,12 @@ class ChangedWeights(ModelWeights):
         return self._once(name, lambda _: change(name, self._base))
 
     def blocks(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of a quantized table, unchanged."""
+        """Return the bytes of a quantized table, unchanged."""
         return self._base.blocks(name)
 
 
 def role(name: str) -> str:
-    """The role of a tensor of a layer: `attn_q` for `blk.3.attn_q.weight`; else its whole name."""
+    """Return the role of a tensor of a layer: `attn_q` for `blk.3.attn_q.weight`; else its whole name."""
     parts = name.split(".")
     return parts[2] if len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" else name
 
@@ -323,7 +323,7 @@ def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> Chang
 
 
 def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]]) -> ChangeMatrix:
-    """The codes of some matrices in another order.
+    """Return the codes of some matrices in another order.
 
     :param arrange: by role, a function that takes and returns codes, uint8 [rows, columns]
     """
@@ -340,7 +340,7 @@ def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.ui
 
 
 def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A matrix that the file stores column by column.
+    """Return a matrix that the file stores column by column.
 
     It is copied in tiles: the elements of a column are on different pages, and the TLB of a processor holds only some
     of them.

@@ -102,8 +102,8 @@ class Likelihood(NamedTuple):
 
 
 def read_as(found: Identification) -> Dialect:
-    """The dialect in which the tensors of an identified file are read: the identified layout, else that of programs,
-    with the code map of the histogram only if the file cannot be read otherwise."""
+    """Return the dialect in which the tensors of an identified file are read: the identified layout, else that of
+    programs, with the code map of the histogram only if the file cannot be read otherwise."""
     layout = found.question("layout").answer if found.i2s else None
     code_map, total = CANONICAL.code_map, sum(found.counts)
     if found.counts[code_map.unused] >= max(1.0, USED * total):
@@ -156,7 +156,7 @@ def _measured(file: File, text: str, dialect: Dialect, threads: int | None, prog
 
 
 def _not_tried(model: Model) -> str:
-    """The hypotheses that do not apply to the types of matrices; empty if all apply."""
+    """Return the hypotheses that do not apply to the types of matrices; empty if all apply."""
     present = {each for each in ROLES if f"blk.0.{each}.weight" in model.weights}
     others = [each for each in ROLES if each in present - ternary_roles(model)]
     if not others:
@@ -166,7 +166,9 @@ def _not_tried(model: Model) -> str:
 
 
 def split(tokens: Sequence[int], first: Sequence[int], context: int) -> list[list[int]]:
-    """A text in sequences that fit into the context, each after the first token that the vocabulary adds, if any."""
+    """Return a text in sequences that fit into the context, each after the first token that the vocabulary adds, if
+    any.
+    """
     room = max(1, context - len(first))
     pieces: list[list[int]] = []
     for start in range(0, len(tokens), room):
@@ -295,7 +297,9 @@ def behind(leader: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[flo
 
 
 def chance(pieces: Sequence[Sequence[int]], vocab: int, count: int) -> NDArray[np.float64]:
-    """The losses of tokens if each is predicted by its frequency so far, with half an occurrence of every token added."""
+    """Return the losses of tokens if each is predicted by its frequency so far, with half an occurrence of every
+    token added.
+    """
     seen: Counter[int] = Counter()
     losses: list[float] = []
     for piece in pieces:
@@ -352,7 +356,7 @@ RIGHT, WRONG, UNDECIDED = "right", "wrong", "undecided"
 
 
 def verdict(found: Likelihood) -> str:
-    """The verdict: `right` if the unchanged model predicts the text best, `wrong` if it certainly does not."""
+    """Return the verdict: `right` if the unchanged model predicts the text best, `wrong` if it certainly does not."""
     if found.wrong:
         return WRONG
     leads = found.predicts and found.standings[0].name == "as it is"
@@ -360,7 +364,7 @@ def verdict(found: Likelihood) -> str:
 
 
 def as_dict(found: Likelihood) -> dict[str, Any]:
-    """The outcome as plain data."""
+    """Return the outcome as plain data."""
     return {
         "verdict": verdict(found),
         "answer": found.answer,
@@ -391,7 +395,7 @@ def _finite(value: float) -> float | None:
 
 
 def sentence(found: Likelihood) -> str:
-    """The verdict in words."""
+    """Return the verdict in words."""
     if found.why_not:
         return f"cannot tell: {found.why_not}"
     best, left = found.standings[0], [each.name for each in found.remaining]
@@ -413,7 +417,7 @@ def _listed(names: list[str]) -> str:
 
 
 def lines(found: Likelihood, everything: bool = False) -> Iterator[Line]:
-    """The outcome as text.
+    """Yield the outcome as text.
 
     :param everything: all hypotheses, not only the best
     """

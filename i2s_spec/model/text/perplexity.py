@@ -77,7 +77,7 @@ def chunks(
 
 
 def log_likelihoods(logits: NDArray[np.floating[Any]], targets: Sequence[int]) -> NDArray[np.float64]:
-    """The natural logarithm of the probability of each target.
+    """Return the natural logarithm of the probability of each target.
 
     :param logits: [n, vocab], of any float type; computed in float64
     :param targets: n token ids
@@ -134,7 +134,7 @@ class Running:
 
 
 def scored_logits(model: Model, chunk: Chunk) -> Iterator[NDArray[np.float32]]:
-    """The logits of the scored positions of a chunk, in order, some rows at a time: float32 [rows, vocab].
+    """Yield the logits of the scored positions of a chunk, in order, some rows at a time: float32 [rows, vocab].
 
     A chunk of 512 tokens has 255 rows; with a vocabulary of 128,256 all at once would be 131 MB.
     """
@@ -152,7 +152,7 @@ def perplexity(
     progress: Callable[[int, int], object] | None = None,
     also: Callable[[NDArray[np.float32]], object] | None = None,
 ) -> Iterator[Estimate]:
-    """The perplexity of a text, chunk by chunk: each estimate covers all chunks so far, the last one covers all.
+    """Yield the perplexity of a text, chunk by chunk: each estimate covers all chunks so far, the last one covers all.
 
     :param progress: called with (chunks done, chunks)
     :param also: called with the logits of the scored tokens, some rows at a time, in order

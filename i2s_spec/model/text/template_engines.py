@@ -223,7 +223,7 @@ class TemplateChecks(NamedTuple):
         return found[0].error if found and all(each.text is None for each in found) else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The results as plain data."""
+        """Return the results as plain data."""
         return {
             "same": self.same, "not_run": list(self.not_run), "first_tokens": self.first_tokens,
             "conversations": [
@@ -255,7 +255,7 @@ class TemplateChecks(NamedTuple):
         return f"the text of {compared} is; the number of first tokens is not", "yellow"
 
     def remarks(self) -> Iterator[tuple[str, str]]:
-        """The first difference, the first tokens, and what was not run, each with its style."""
+        """Yield the first difference, the first tokens, and what was not run, each with its style."""
         by_cause: dict[str, list[ConversationRenderings]] = {}
         for each in self.differing:
             by_cause.setdefault(each.difference.cause if each.difference is not None else "", []).append(each)
@@ -270,7 +270,7 @@ class TemplateChecks(NamedTuple):
 
 
 def _brief(error: str) -> str:
-    """The last line of an error, escaped: llama.cpp shows the place before it."""
+    """Return the last line of an error, escaped: llama.cpp shows the place before it."""
     return quote(error.strip().rpartition("\n")[2], 200)
 
 
@@ -348,7 +348,9 @@ class _Words:
             self.why_not = str(error)
 
     def ids(self, text: str, special: bool) -> tuple[int, ...] | None:
-        """The ids of a rendered text, with or without the tokens that the tokenizer adds; None where it cannot split it."""
+        """Return the ids of a rendered text, with or without the tokens that the tokenizer adds; None where it
+        cannot split it.
+        """
         if self.tokenizer is None:
             return None
         try:
@@ -378,7 +380,9 @@ class _Form(NamedTuple):
 def _forms(
     templates: Sequence[str], asked: Sequence[SampleConversation], chosen: dict[str, int], special: dict[str, str]
 ) -> Iterator[_Form]:
-    """The forms of each conversation: tool calls as objects and as text, without and with variables of llama.cpp."""
+    """Yield the forms of each conversation: tool calls as objects and as text, without and with variables of
+    llama.cpp.
+    """
     values = {"enable_thinking": True, "date_string": datetime.now().strftime("%d %b %Y")}
     found = {name: values[name] for name in _SET if name in "".join(templates)}
     words = " and ".join(f"{name} {_SET[name]}" for name in found)
@@ -394,7 +398,9 @@ def _forms(
 def _by_jinja(
     templates: Sequence[str], forms: Sequence[_Form], words: _Words
 ) -> tuple[dict[str, list[tuple[Rendering, str]]], str]:
-    """The renderings of each conversation in its forms, each with its cause, and why llama.cpp is not to be asked."""
+    """Return the renderings of each conversation in its forms, each with its cause, and why llama.cpp is not to be
+    asked.
+    """
     contexts = [(form.template, form.context) for form in forms]
     asking = {"engine": "jinja", "templates": templates, "contexts": contexts, "characters": MOST_CHARACTERS}
     replies, ended = ask_engine(asking)
@@ -413,7 +419,7 @@ def _by_jinja(
 
 
 def _by_llama_cpp(file: File, asked: Sequence[SampleConversation]) -> tuple[dict[str, Rendering], str]:
-    """The renderings of llama.cpp, and why there are none, or not all."""
+    """Return the renderings of llama.cpp, and why there are none, or not all."""
     with tempfile.TemporaryDirectory(prefix="i2s-") as folder:
         path = Path(folder) / "model.gguf"
         try:

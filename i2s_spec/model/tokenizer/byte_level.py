@@ -33,7 +33,7 @@ MOST_WHITE_SPACE: Final = 1_000_000
 
 
 def _letters() -> dict[int, str]:
-    """The character that represents each byte in tokens."""
+    """Return the character that represents each byte in tokens."""
     printable = [byte for byte in range(256) if chr(byte) in set(alphabet())]
     others = [byte for byte in range(256) if byte not in printable]
     return dict(zip((*printable, *others), alphabet(), strict=True))
@@ -44,7 +44,7 @@ BYTE_OF: Final = {letter: byte for byte, letter in LETTER_OF.items()}
 
 
 def to_bytes(token: str) -> bytes:
-    """The bytes that a byte-level token represents; characters outside the alphabet represent themselves.
+    """Return the bytes that a byte-level token represents; characters outside the alphabet represent themselves.
 
     >>> to_bytes("Ġworld")
     b' world'
@@ -77,7 +77,7 @@ class ByteLevel:
         )
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a piece of text.
+        """Return the token ids of a piece of text.
 
         :raises SettingError: for text with a byte that has no token in the vocabulary, or with too long a run of white
         space
@@ -97,7 +97,7 @@ class ByteLevel:
 def _library(
     words: dict[str, int], merges: Sequence[tuple[str, str]], pre: PreTokenizer
 ) -> Callable[[str], list[int]] | None:
-    """The library's tokenizer, if it is installed."""
+    """Return the library's tokenizer, if it is installed."""
     try:
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     except ImportError:
@@ -142,20 +142,20 @@ _RETAINED: Final = 1 << 14
 
 @cache
 def _categories() -> str:
-    """The first letter of the general category of every code point."""
+    """Return the first letter of the general category of every code point."""
     return "".join(map(unicodedata.category, map(chr, range(0x110000))))[::2]
 
 
 @cache
 def _members(category: str) -> str:
-    """The characters of a general category, in the syntax of a character class."""
+    """Return the characters of a general category, in the syntax of a character class."""
     runs = re.finditer(f"{category}+", _categories())
     return "".join(rf"\U{run.start():08x}-\U{run.end() - 1:08x}" for run in runs)
 
 
 @cache
 def expression(source: str) -> re.Pattern[str]:
-    r"""An expression with `\p{...}` and Unicode's white space, translated for Python's `re`.
+    r"""Return an expression with `\p{...}` and Unicode's white space, translated for Python's `re`.
 
     >>> expression(r" ?\p{L}+|\s+(?!\S)").findall("Wörter  und")
     ['Wörter', ' ', ' und']
@@ -192,7 +192,7 @@ class Splitting:
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a piece of text."""
+        """Return the token ids of a piece of text."""
         parts = [text] if text else []
         for split in self._splits:
             parts = [inner for part in parts for inner in _cut(split, part)]
@@ -207,7 +207,7 @@ class Splitting:
         return ids
 
     def _merged(self, letters: str) -> list[int]:
-        """The ids of one part, by merging the pair of neighbors with the lowest rank until there is none."""
+        """Return the ids of one part, by merging the pair of neighbors with the lowest rank until there is none."""
         if self._ignore_merges and letters in self._words:
             return [self._words[letters]]
         ranks, parts = self._ranks, list(letters)
@@ -236,7 +236,7 @@ class Splitting:
 
 
 def _cut(split: re.Pattern[str], text: str) -> Iterable[str]:
-    """The matches of an expression, and the parts between them."""
+    """Yield the matches of an expression, and the parts between them."""
     at = 0
     for match in split.finditer(text):
         if match.start() > at:
@@ -275,8 +275,8 @@ _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s
 
 
 def _modern(numbers: str, letters: str = r"\p{L}") -> tuple[str, ...]:
-    """The expression of Llama 3 and its relatives, which differ in how many digits stay together, and whether marks are
-    letters."""
+    """Return the expression of Llama 3 and its relatives, which differ in how many digits stay together, and whether
+    marks are letters."""
     word = letters if letters == r"\p{L}" else f"[{letters}]"
     rest = rf" ?[^\s{letters}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     return (rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{word}+|{numbers}|{rest}",)
@@ -315,7 +315,7 @@ class PreTokenizerChoice(NamedTuple):
 
 
 def choose(named: str | None, architecture: str, asked: str | None = None) -> PreTokenizerChoice:
-    """The pre-tokenizer for a byte-level vocabulary.
+    """Return the pre-tokenizer for a byte-level vocabulary.
 
     :param named: the value of `tokenizer.ggml.pre`; None if the key is missing
     :param architecture: the value of `general.architecture`

@@ -40,7 +40,7 @@ class Pieces:
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a piece of text; spaces become `▁` first.
+        """Return the token ids of a piece of text; spaces become `▁` first.
 
         :raises SettingError: for a character that has neither a piece nor bytes, in a vocabulary without an unknown token
         """
@@ -55,7 +55,7 @@ class Pieces:
         return ids
 
     def _words(self, text: str) -> list[str]:
-        """A text cut at every position that no piece can span."""
+        """Return a text cut at every position that no piece can span."""
         pairs = self._pairs
         if pairs is None:
             return [text] if text else []
@@ -63,7 +63,7 @@ class Pieces:
         return [text[a:b] for a, b in zip((0, *cuts), (*cuts, len(text)), strict=True) if b > a]
 
     def _joined(self, word: str) -> list[int]:
-        """The pieces of a word, by repeatedly joining the best pair of neighbors."""
+        """Return the pieces of a word, by repeatedly joining the best pair of neighbors."""
         ids, scores = self._ids, self._scores
         parts: list[str] = list(word)
         after = [*range(1, len(parts)), -1]

@@ -48,7 +48,7 @@ CHECK_TEXT: Final = (
 
 
 def load_tokenizer(file: Origin, pre: str | None = None) -> Tokenizer:
-    """The tokenizer of a file.
+    """Return the tokenizer of a file.
 
     Its parts are read when they are first used: decoding needs no merges.
 
@@ -130,7 +130,7 @@ class Tokenizer:
         bos: bool | None = None,
         eos: bool | None = None,
     ) -> list[int]:
-        """The token ids of a text.
+        """Return the token ids of a text.
 
         :param add_special: add the first and the last token, if the file says so
         :param parse_special: recognize control tokens by their text; not for untrusted text
@@ -149,7 +149,8 @@ class Tokenizer:
         bos: bool | None = None,
         eos: bool | None = None,
     ) -> list[int]:
-        """The token ids of a text in pieces; control tokens are recognized only in marks, and pieces can be token ids.
+        """Return the token ids of a text in pieces; control tokens are recognized only in marks, and pieces can be
+        token ids.
 
         Adjacent pieces of text are tokenized together; a new piece does not begin a new word by itself.
 
@@ -172,7 +173,7 @@ class Tokenizer:
         return ids
 
     def special_parts(self, text: str) -> list[Part]:
-        """A text as pieces of text and special tokens, including control tokens."""
+        """Return a text as pieces of text and special tokens, including control tokens."""
         return self._special.split(text, True)
 
     def _runs(self, pieces: Iterable[tuple[str, bool] | int]) -> Iterator[Part]:
@@ -192,7 +193,7 @@ class Tokenizer:
         yield from self._user_defined(text)
 
     def _user_defined(self, text: str) -> list[Part]:
-        """A text, split at the tokens that are always recognized."""
+        """Return a text, split at the tokens that are always recognized."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -200,11 +201,11 @@ class Tokenizer:
         return self._special.split(text, False)
 
     def token_bytes(self, token: int, special: bool = False) -> bytes:
-        """The bytes that one token adds to a text (including a space at the start of a text)."""
+        """Return the bytes that one token adds to a text (including a space at the start of a text)."""
         return token_bytes(self.vocabulary, token, special)
 
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
-        """The text of token ids, the inverse of `encode`.
+        """Return the text of token ids, the inverse of `encode`.
 
         :param special: whether control tokens are written
         :raises SettingError: for an id that no token has
@@ -213,7 +214,7 @@ class Tokenizer:
         return "".join(map(stream.feed, ids)) + stream.finish()
 
     def stream(self, special: bool = False, start: bool = False) -> TextStream:
-        """A decoder for tokens one by one.
+        """Return a decoder for tokens one by one.
 
         :param start: whether the first token begins a text, rather than continues one
         """
@@ -231,7 +232,7 @@ class Tokenizer:
 
 
 def token_bytes(vocabulary: Vocabulary, token: int, special: bool = False) -> bytes:
-    """The bytes that one token adds to a text.
+    """Return the bytes that one token adds to a text.
 
     :param special: whether control tokens and the unknown token are written; if not, they add nothing
     :raises SettingError: for an id that no token has
@@ -251,7 +252,7 @@ def token_bytes(vocabulary: Vocabulary, token: int, special: bool = False) -> by
 
 
 def _byte_piece(text: str) -> bytes:
-    """The byte that a piece such as `<0x0A>` represents; its text if it has another form."""
+    """Return the byte that a piece such as `<0x0A>` represents; its text if it has another form."""
     if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
         try:
             return bytes.fromhex(text[3:5])
@@ -273,7 +274,7 @@ class TextStream:
         self._drop_space = drop_space
 
     def feed(self, token: int) -> str:
-        """The text that this token completes."""
+        """Return the text that this token completes."""
         data = self._token_bytes(token)
         if self._drop_space and data:
             data = data.removeprefix(b" ")
@@ -281,7 +282,7 @@ class TextStream:
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """The rest at the end: U+FFFD for each incomplete sequence."""
+        """Return the rest at the end: U+FFFD for each incomplete sequence."""
         return self._decoder.decode(b"", final=True)
 
 
@@ -314,7 +315,7 @@ class SpecialTokens:
         self._lengths = {first: sorted(each) for first, each in lengths.items()}
 
     def split(self, text: str, control: bool) -> list[Part]:
-        """A text as pieces of text and ids of special tokens, in order.
+        """Return a text as pieces of text and ids of special tokens, in order.
 
         :param control: whether control tokens and the unknown token are recognized, too
         """

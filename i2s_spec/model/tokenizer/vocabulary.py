@@ -207,7 +207,7 @@ class Vocabulary:
     # Special tokens.
 
     def special(self, name: str) -> int | None:
-        """The id of a special token by the name in its key (`bos`, `eos`, `eot` …); None if there is none.
+        """Return the id of a special token by the name in its key (`bos`, `eos`, `eot` …); None if there is none.
 
         An id without a token is dropped, as in loaders.
         """
@@ -228,7 +228,7 @@ class Vocabulary:
     # Positions.
 
     def item_span(self, key: str, i: int) -> Span:
-        """The bytes of element `i` of an array."""
+        """Return the bytes of element `i` of an array."""
         entry = self.metadata.entry(key)
         path = f"{entry.value_span.path}.items[{i}]"
         if entry.label != "arr[str]":

@@ -18,12 +18,12 @@ LARGE = 1 << 20
 
 
 def plain() -> bytes:
-    """The plain sound file, which most cases break."""
+    """Return the plain sound file, which most cases break."""
     return Draft().data
 
 
 def model(architecture: str, layers: int = 1) -> Bytes:
-    """The sound model of an architecture, as what a case breaks."""
+    """Return the sound model of an architecture, as what a case breaks."""
     return lambda: Model(architecture, layers=layers).built()
 
 

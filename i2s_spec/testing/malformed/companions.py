@@ -18,7 +18,7 @@ _KEYS, _TENSORS = "header.key_count", "header.tensor_count"
 
 
 def sound(kind: str) -> Bytes:
-    """The sound file of a kind."""
+    """Return the sound file of a kind."""
     return lambda: Companion(kind).built()
 
 
@@ -44,7 +44,7 @@ def _shape(name: str, *ne: int) -> Callable[[Companion], Any]:
 
 
 def _half(name: str) -> Callable[[Companion], Any]:
-    """A tensor as F16: the type, and half of the bytes."""
+    """Return a tensor as F16: the type, and half of the bytes."""
 
     def change(file: Companion) -> None:
         tensor = file.tensor(name)
@@ -118,7 +118,7 @@ _projector("block_unused", "M217", _key(kinds.PROJECTOR, _BLOCKS),
 
 
 def _two_encoders(width: int) -> bytes:
-    """A projector for images and sounds whose results have these widths: the second is given."""
+    """Return a projector for images and sounds whose results have these widths: the second is given."""
     file, audio = Companion(kinds.PROJECTOR), Companion(kinds.PROJECTOR, "qwen2a", width=width)
     file.drop("clip.projector_type").key("clip.vision.projector_type", "str", "mlp")
     file.key("clip.audio.projector_type", "str", "qwen2a")

@@ -19,12 +19,12 @@ def _big() -> bytes:
 
 
 def sound_draft() -> Draft:
-    """The sound file that the cases break."""
+    """Return the sound file that the cases break."""
     return Draft()
 
 
 def with_keys(*pairs: Container, order: str = "little") -> bytes:
-    """The sound file with more key-values."""
+    """Return the sound file with more key-values."""
     draft = Draft("big" if order == "big" else "little")
     file = draft.records()
     file.key_values.extend(pairs)
@@ -32,7 +32,7 @@ def with_keys(*pairs: Container, order: str = "little") -> bytes:
 
 
 def with_tensors(*parts: tuple[bytes, tuple[int, ...], int, int | None, bytes], alignment: int = 32) -> bytes:
-    """A file with these tensors: name, ne, type number, offset (None: the running sum of sizes), bytes."""
+    """Return a file with these tensors: name, ne, type number, offset (None: the running sum of sizes), bytes."""
     draft = Draft()
     file = draft.records()
     file.tensor_infos, file.data = [], b""
@@ -51,7 +51,9 @@ NEXT = (b"next.weight", (8,), F32, None, FLOATS)
 
 
 def _as_text(how: str) -> bytes:
-    """A sound model after a text decoder: bytes that are not UTF-8 are replaced, or each byte is read as Latin-1."""
+    """Return a sound model after a text decoder: bytes that are not UTF-8 are replaced, or each byte is read as
+    Latin-1.
+    """
     data = Model("bitnet-b1.58").built()
     return (data.decode("utf-8", "replace") if how == "replace" else data.decode(how)).encode()
 
@@ -86,7 +88,7 @@ add("pickle", "G008", "header.magic", lambda: b"\x80\x02}q\x00." + bytes(60))
 
 
 def _over(path: str, smallest: int = 1) -> bytes:
-    """The sound file with a count of records, or a length, that is one more than the whole file has room for."""
+    """Return the sound file with a count of records, or a length, that is one more than the whole file has room for."""
     draft = sound_draft()
     return draft.number(path, len(draft.data) // smallest + 1)
 
@@ -109,7 +111,7 @@ add("nt_over", "G109", "header.tensor_count", lambda: _over("header.tensor_count
 
 
 def cut_before(path: str, keep: int = 0) -> bytes:
-    """The sound file up to a field, and some bytes of it."""
+    """Return the sound file up to a field, and some bytes of it."""
     draft = sound_draft()
     return draft.data[: draft.span(path)[0] + keep]
 
@@ -118,7 +120,7 @@ _LONG = b"\xff" * 24  # so that a count that is one too high leads to bytes that
 
 
 def one_more(path: str) -> bytes:
-    """A header that counts one record too many, in a file that ends with its records."""
+    """Return a header that counts one record too many, in a file that ends with its records."""
     draft = sound_draft()
     file = draft.records()
     if path == "header.key_count":
@@ -199,7 +201,7 @@ add("arr_str_badutf8", "G216", "key_values[5].value.items[2]",
 
 
 def _of_architecture(name: bytes, *pairs: Container) -> bytes:
-    """The sound file under the name of a declared architecture, with more key-values and without tensors."""
+    """Return the sound file under the name of a declared architecture, with more key-values and without tensors."""
     draft = Draft()
     file = draft.records()
     file.key_values[0].value = name
@@ -222,7 +224,7 @@ def _aligned(value: int, kind: ValueType = ValueType.UINT32) -> Bytes:
 
 
 def _relaid(alignment: int) -> bytes:
-    """A file with this alignment, laid out for it."""
+    """Return a file with this alignment, laid out for it."""
     first, second = i2s_bytes(512), i2s_bytes(512)
     return with_tensors(
         (b"first.weight", (128, 4), I2S, None, first.ljust(padded(len(first), alignment), b"\0")),
@@ -271,7 +273,7 @@ add("split_leftover", "G237", lambda: f"key_values[{len(Model().keys) + 1}].valu
 
 
 def _info(**changes: object) -> bytes:
-    """The sound file with changes to its first tensor info, an F32 tensor of 8 elements."""
+    """Return the sound file with changes to its first tensor info, an F32 tensor of 8 elements."""
     draft = sound_draft()
     file = draft.records()
     file.tensor_infos[0].update(changes)
@@ -312,7 +314,9 @@ add("groups_of_128", "G321", "tensor_infos[0].type", lambda: with_tensors(
 
 
 def _second(number: int, *blocks: bytes, count: int = 16, cut: int | None = None) -> bytes:
-    """A matrix of 2,048 weights whose bytes are blocks in a meaning that a single program gave its type number."""
+    """Return a matrix of 2,048 weights whose bytes are blocks in a meaning that a single program gave its type
+    number.
+    """
     content = b"".join(blocks[i % len(blocks)] for i in range(count))[:cut]
     return with_tensors((b"first.weight", (256, 8), number, None, content + bytes(-len(content) % 32)), NEXT)
 
@@ -339,7 +343,9 @@ add("name_scale", "G319", _NAME, lambda: _info(name=b"first.weight_scale"))
 
 
 def _shifted(after: int = 0, offsets: str = "data") -> bytes:
-    """A model whose tensors are shifted, or without padding (-1); or whose offsets count from another position."""
+    """Return a model whose tensors are shifted, or without padding (-1); or whose offsets count from another
+    position.
+    """
     for fill in range(1, 33):
         data = Model("bitnet-b1.58").set("general.name", b"n" * fill).built()
         file = File(BufferSource(data))
@@ -356,7 +362,9 @@ def _shifted(after: int = 0, offsets: str = "data") -> bytes:
 
 
 def _moved(used: int) -> bytes:
-    """A model of float16 without general.alignment, whose data section begins where another alignment than 32 puts it."""
+    """Return a model of float16 without general.alignment, whose data section begins where another alignment than 32
+    puts it.
+    """
     for fill in range(1, 65):
         draft = Model("llama").set("general.name", b"n" * fill).set("general.file_type", 1)
         for tensor in draft.tensors:
@@ -409,7 +417,7 @@ add("zero_run", "G411", "data[0]", lambda: with_tensors(
 
 
 def _head_padding(filler: bytes) -> bytes:
-    """The sound file with other bytes between tensor table and data section."""
+    """Return the sound file with other bytes between tensor table and data section."""
     draft = sound_draft()
     file = draft.records()
     file.key_values.append(key_value(b"sample.filler", ValueType.STRING, b""))
@@ -426,7 +434,7 @@ def _head_padding(filler: bytes) -> bytes:
 
 
 def _i2s(ne: tuple[int, ...], room: int | None = None, filler: bytes = b"\0", number: int = I2S) -> bytes:
-    """A file whose first tensor is of I2_S with `room` bytes until the next tensor, an F32 one."""
+    """Return a file whose first tensor is of I2_S with `room` bytes until the next tensor, an F32 one."""
     weights = 1
     for n in ne:
         weights *= n

@@ -36,7 +36,7 @@ def _without(name: str) -> bytes:
 
 
 def _renamed(name: bytes, keys: bool = True) -> bytes:
-    """A bitnet-b1.58 model under another name, with or without its keys."""
+    """Return a bitnet-b1.58 model under another name, with or without its keys."""
     model = _b158().set("general.architecture", name)
     for pair in model.keys if keys else ():
         pair.key = pair.key.replace(b"bitnet-b1.58.", name + b".")
@@ -50,7 +50,7 @@ def _other_prefix() -> bytes:
 
 
 def _prefixed(prefix: bytes) -> bytes:
-    """A llama model with something before the name of every tensor."""
+    """Return a llama model with something before the name of every tensor."""
     made = Model("llama")
     for tensor in made.tensors:
         tensor.name = prefix + tensor.name
@@ -58,14 +58,14 @@ def _prefixed(prefix: bytes) -> bytes:
 
 
 def _factors(*values: float, name: str = "rope_freqs.weight") -> bytes:
-    """A llama model with factors of the rotation; those that are not given are 8."""
+    """Return a llama model with factors of the rotation; those that are not given are 8."""
     model = Model("llama").like(name, (16,), "F32")
     model.tensor(name).data = struct.pack("<16f", *values, *(8.0,) * (16 - len(values)))
     return model.built()
 
 
 def _scaled(kind: bytes, *names: str) -> Model:
-    """A llama model with a scaling of the rotation, and keys or tensors for it."""
+    """Return a llama model with a scaling of the rotation, and keys or tensors for it."""
     model = Model("llama").add("{arch}.rope.scaling.type", STRING, kind).add("{arch}.rope.scaling.factor", F32, 4.0)
     for name in names:
         if name.startswith("rope_factors"):
@@ -154,7 +154,7 @@ add("key_misspelt", "M017", "key_values[25].key", lambda: _b158().add("{arch}.ro
 
 
 def _large() -> bytes:
-    """A model with the sizes of bitnet_b1_58-large and only the embedding, to test its epsilon."""
+    """Return a model with the sizes of bitnet_b1_58-large and only the embedding, to test its epsilon."""
     model = Model("bitnet")
     sizes = {"block_count": 24, "embedding_length": 1536, "feed_forward_length": 4096, "attention.head_count": 16,
              "attention.head_count_kv": 16}  # fmt: skip
@@ -178,7 +178,7 @@ add(
 
 
 def _halves() -> bytes:
-    """A model whose projections the converter left as F16 although the file says I2_S."""
+    """Return a model whose projections the converter left as F16 although the file says I2_S."""
     model = Model("llama")
     for tensor in list(model.tensors):
         if tensor.number == 36:
@@ -197,7 +197,7 @@ add("file_type_38", "M031", _FILE_TYPE, lambda: _set("general.file_type", 38))
 
 
 def _iq4_nl() -> bytes:
-    """A tensor of type 36 with 18 bytes for every 32 weights, its meaning in llama.cpp in November 2024."""
+    """Return a tensor of type 36 with 18 bytes for every 32 weights, its meaning in llama.cpp in November 2024."""
     model = _b158()
     tensor = model.tensor("blk.0.attn_q.weight")
     tensor.data += tensor.data[:4096][::-1] + tensor.data[992:1984]
@@ -344,7 +344,7 @@ add(
 
 
 def _wide() -> Model:
-    """A model of 256 columns."""
+    """Return a model of 256 columns."""
     model = Model("bitnet")
     for name in ("embedding_length",):
         model.set("{arch}." + name, 256)
@@ -392,7 +392,7 @@ add(
 
 
 def _sentence_pieces() -> bytes:
-    """A model with the name of 2B-4T's architecture and the vocabulary of 1bitLLM's models."""
+    """Return a model with the name of 2B-4T's architecture and the vocabulary of 1bitLLM's models."""
     model = Model("bitnet")
     for pair in model.keys:
         pair.key = pair.key.replace(b"bitnet.", b"bitnet-b1.58.")
@@ -411,7 +411,7 @@ add("activation_contradicted", "M118", "key_values[25].value",
 
 
 def _small_2b4t() -> bytes:
-    """A file with the name, the sizes and the table of 2B-4T, but with tensors that are too small."""
+    """Return a file with the name, the sizes and the table of 2B-4T, but with tensors that are too small."""
     model = _b158(30).set("general.name", b"bitnet2b")
     sizes = {"embedding_length": 2560, "feed_forward_length": 6912, "attention.head_count": 20,
              "attention.head_count_kv": 5, "rope.dimension_count": 128}  # fmt: skip
@@ -432,7 +432,7 @@ add(
 
 
 def _gains(value: Callable[[int], float]) -> bytes:
-    """A model with other gains."""
+    """Return a model with other gains."""
     model = Model("bitnet-b1.58")
     for tensor in model.tensors:
         if b"norm" in tensor.name:
@@ -452,7 +452,7 @@ _NUMBERS = {"PQ2_0": 141, "Q2_0": 41}
 
 
 def _model(kind: str) -> Model:
-    """A llama model whose ternary tensors are of another type."""
+    """Return a llama model whose ternary tensors are of another type."""
     model = Model("llama")
     for tensor in list(model.tensors):
         if tensor.number == 36:
@@ -461,7 +461,7 @@ def _model(kind: str) -> Model:
 
 
 def _rotated(kind: str = "PQ2_0", **other: Any) -> Model:
-    """The same with the keys of a rotation; one that is None is left out."""
+    """Return the same with the keys of a rotation; one that is None is left out."""
     model = _model(kind)
     width = model.tensor(_WEIGHT).ne[0]
     found = {
@@ -545,7 +545,7 @@ add("longrope_factors_missing", "M035", _TENSOR_COUNT, _of_scaling(b"longrope", 
 
 
 def _added_tokens() -> bytes:
-    """A model with two more tokens than its embedding and vocab_size have."""
+    """Return a model with two more tokens than its embedding and vocab_size have."""
     model = Model("llama")
     model.items("tokenizer.ggml.tokens").extend((b"<|M0|>", b"<|M1|>"))
     model.items("tokenizer.ggml.token_type").extend((4, 4))

@@ -40,18 +40,18 @@ class TernaryTensor(NamedTuple):
 def trits(
     size: int = SIZE, seed: int = 1, shares: tuple[int, ...] = (1, 1, 1), codes: tuple[int, ...] = (0, 1, 2)
 ) -> bytes:
-    """A payload of `size` bytes whose codes are drawn with these shares; deterministic."""
+    """Return a payload of `size` bytes whose codes are drawn with these shares; deterministic."""
     made = random.Random(seed).choices(codes, shares, k=4 * size)
     return bytes(a << 6 | b << 4 | c << 2 | d for a, b, c, d in zip(*(iter(made),) * 4, strict=True))
 
 
 def scaled(scale: float, rest: bytes = bytes(28)) -> bytes:
-    """A tail."""
+    """Return a tail."""
     return struct.pack("<f", scale) + rest
 
 
 def model(*tensors: TernaryTensor) -> bytes:
-    """A sound file with these I2_S tensors and no other."""
+    """Return a sound file with these I2_S tensors and no other."""
     draft = Draft()
     file = draft.records()
     file.tensor_infos, file.data = [], b""
@@ -62,7 +62,7 @@ def model(*tensors: TernaryTensor) -> bytes:
 
 
 def matrix(payload: bytes, name: bytes = b"first.weight", cols: int = 512, tail: bytes = scaled(0.5)) -> TernaryTensor:
-    """A payload as a matrix of rows of `cols` weights."""
+    """Return a payload as a matrix of rows of `cols` weights."""
     return TernaryTensor(name, (cols, 4 * len(payload) // cols), payload, tail)
 
 
@@ -71,7 +71,7 @@ def _alone(payload: bytes) -> bytes:
 
 
 def _with(at: int, data: bytes, size: int = SIZE) -> bytes:
-    """A sound payload with other bytes somewhere."""
+    """Return a sound payload with other bytes somewhere."""
     whole = trits(size)
     return whole[:at] + data + whole[at + len(data) :]
 
@@ -147,7 +147,7 @@ def _several(*scales: float) -> bytes:
 
 
 def _attention(*scales: float) -> bytes:
-    """A layer of an architecture that is not declared."""
+    """Return a layer of an architecture that is not declared."""
     names = (b"attn_q", b"attn_k", b"attn_v")
     return model(*(
         matrix(trits(1024, seed), b"blk.0.%s.weight" % name, tail=scaled(scale))
@@ -161,7 +161,9 @@ def _header_in_front() -> bytes:
 
 
 def _float_in_front(rest: bytes = bytes(28)) -> bytes:
-    """A float32 and, with `rest`, zeros where the codes should begin; the codes end where the scale should be."""
+    """Return a float32 and, with `rest`, zeros where the codes should begin; the codes end where the scale should
+    be.
+    """
     shifted = struct.pack("<f", 0.03125) + rest + trits(SIZE, 6)  # the last bytes are not a usual scale
     return model(matrix(shifted[:SIZE], tail=shifted[SIZE:].ljust(32, b"\0")))
 
@@ -174,7 +176,9 @@ def _by_rows(form: str) -> bytes:
 
 
 def _left_behind() -> bytes:
-    """A large tensor, then a small one whose tail has bytes of the large one, as if both were written with one buffer."""
+    """Return a large tensor, then a small one whose tail has bytes of the large one, as if both were written with
+    one buffer.
+    """
     large = trits(2 * SIZE, 4)
     rest = large[SIZE + 4 : SIZE + 32]
     return model(matrix(large, b"one.weight"), matrix(trits(SIZE, 5), b"other.weight", tail=scaled(0.6, rest)))
@@ -222,7 +226,7 @@ add_scaled(
 
 
 def _of_writer(name: str) -> bytes:
-    """A model in the form of a single writer."""
+    """Return a model in the form of a single writer."""
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.testing import writer_files
 
@@ -240,7 +244,7 @@ _KINDS: Final = 16
 
 @cache
 def _layers(more: int = 0) -> dict[str, NDArray[np.int8]]:
-    """The trits of one layer of 128 channels that have kinds, by layer and role; deterministic.
+    """Return the trits of one layer of 128 channels that have kinds, by layer and role; deterministic.
 
     :param more: further layers that have only queries
     """
@@ -268,7 +272,7 @@ def _layers(more: int = 0) -> dict[str, NDArray[np.int8]]:
 
 
 def _written(layers: dict[str, NDArray[np.int8]], layout: str = "canonical", roles: tuple[str, ...] = ()) -> bytes:
-    """The matrices of some roles in another layout, the others canonical."""
+    """Return the matrices of some roles in another layout, the others canonical."""
     from i2s_spec.codec.native import pack
 
     return model(
@@ -309,7 +313,9 @@ add_packed("one-matrix-transposed", "I217", "data[6]", _one_transposed, ("M001",
 
 
 def _rows_for_neighbors() -> bytes:
-    """A model of an architecture that rotates halves, with similar density in neighboring rows of queries and keys."""
+    """Return a model of an architecture that rotates halves, with similar density in neighboring rows of queries and
+    keys.
+    """
     import numpy as np
 
     from i2s_spec.codec.native import pack
@@ -343,7 +349,9 @@ _ROWS, _COLS = 64, 512
 
 
 def _file(kind: str, change: Callable[[bytearray], object]) -> bytes:
-    """A sound file with one tensor of a type, after a change of its bytes; those of a type that is not ternary are 0."""
+    """Return a sound file with one tensor of a type, after a change of its bytes; those of a type that is not
+    ternary are 0.
+    """
     draft, type = Draft(), BY_NAME[kind]
     ternary = kind in GROUP_LAYOUTS
     content = block_bytes(b"first.weight", (_COLS, _ROWS), kind) if ternary else bytes(type.nbytes((_COLS, _ROWS)))
@@ -375,7 +383,7 @@ def _add(name: str, code: str, kind: str, change: Callable[[bytearray], object],
 
 
 def _not_finite(scale: GroupScale) -> bytes:
-    """The bytes of an infinity."""
+    """Return the bytes of an infinity."""
     return scale.form.mask.to_bytes(scale.nbytes, "little")
 
 

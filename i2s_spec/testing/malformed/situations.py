@@ -72,7 +72,7 @@ def _large_norm(model: Model) -> None:
 
 
 def _record_of(architecture: str) -> bytes:
-    """The record of a sound model's header."""
+    """Return the record of a sound model's header."""
     from i2s_spec.compare.header_record import header_record
     from i2s_spec.gguf.reader import open as open_file
 
@@ -80,7 +80,9 @@ def _record_of(architecture: str) -> bytes:
 
 
 def _many_tokens() -> bytes:
-    """A model with more tokens than a tokenizer reads, all of them empty: put into its bytes, since that is quicker."""
+    """Return a model with more tokens than a tokenizer reads, all of them empty: put into its bytes, since that is
+    quicker.
+    """
     model = Model("llama")
     model.items("tokenizer.ggml.tokens")[:] = [b""] * 4
     head, count, rest = model.built().partition(b"tokenizer.ggml.tokens" + struct.pack("<IIQ", 9, 8, 4))
@@ -113,7 +115,7 @@ def _folder(
     profile: str = "default",
     more: Mapping[str, Bytes] | None = None,
 ) -> Situation:
-    """A checkpoint in which one thing is broken; the form without bytes, since the files have no excerpts."""
+    """Return a checkpoint in which one thing is broken; the form without bytes, since the files have no excerpts."""
 
     def content(name: str) -> Bytes:
         return lambda: CheckpointSample(scale).changed(change).files()[name]
@@ -144,18 +146,20 @@ def _twice(sample: CheckpointSample) -> None:
 
 
 def _with_runtimes(make: Bytes, code: str) -> Situation:
-    """A file that runtimes are asked about; the table of all of them, which follows, is the same for each rule."""
+    """Return a file that runtimes are asked about; the table of all of them, which follows, is the same for each
+    rule.
+    """
     return Situation(f"i2s lint --runtimes --select {code} --format concise model.gguf", {"model.gguf": make}, most=5)
 
 
 def _two_parts(change: Callable[[Model], object] = lambda model: None) -> list[bytes]:
-    """A model in two parts that both have its keys."""
+    """Return a model in two parts that both have its keys."""
     model = Model("llama").changed(change)
     return model.split(3, len(model.tensors) - 3, all_keys=True)
 
 
 def _set(make: Callable[[], list[bytes]], part: int, path: str) -> Situation:
-    """A model in two files, of which one is wrong at a place."""
+    """Return a model in two files, of which one is wrong at a place."""
     names = [f"model-{number:05d}-of-00002.gguf" for number in (1, 2)]
     files: dict[str, Bytes] = {name: lambda number=number: make()[number] for number, name in enumerate(names)}  # type: ignore[misc]
     return Situation("i2s lint --format concise .", files, (names[part], path, lambda: _two_parts()[part]))
@@ -295,7 +299,7 @@ def _file(payload: bytes, name: bytes = b"first.weight", scale: float = 0.5) -> 
 
 
 def _with_gains(payload: bytes, gains: Sequence[float], name: bytes = b"gains.weight") -> bytes:
-    """A file with a matrix and a tensor of F32."""
+    """Return a file with a matrix and a tensor of F32."""
     draft = Draft()
     file = draft.records()
     file.tensor_infos, file.data = [], b""

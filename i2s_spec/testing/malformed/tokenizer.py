@@ -38,7 +38,7 @@ def _path(name: str, index: int | None = None, architecture: str = "llama", fiel
 
 
 def _items(name: str, change: Callable[[list[object]], object], architecture: str = "llama") -> bytes:
-    """A model with changes to the elements of an array."""
+    """Return a model with changes to the elements of an array."""
     model = Model(architecture)
     change(model.items(name))
     return model.built()
@@ -69,7 +69,7 @@ add("bos_2g", "T008", _path("tokenizer.ggml.bos_token_id"),
 
 
 def _one_token() -> bytes:
-    """A vocabulary of one token, without ids of special tokens: the defaults of loaders are beyond it."""
+    """Return a vocabulary of one token, without ids of special tokens: the defaults of loaders are beyond it."""
     model = Model("bitnet").drop("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
     for name, items in ((_TOKENS, [b"<0x0A>"]), (_SCORES, [0.0]), (_TYPES, [6])):
         model.items(name)[:] = items
@@ -125,7 +125,7 @@ def _exchanged() -> bytes:
 
 
 def _reversed_chain(items: list[object]) -> None:
-    """Merges of which each needs the next one."""
+    """Merge of which each needs the next one."""
     items[:] = [b"a" * length + b" a" for length in range(20, 0, -1)]
 
 
@@ -152,7 +152,7 @@ def _turns(template: bytes = b"{% for m in messages %}{{ m.content }}<|eot_id|>{
 
 
 def _begun(template: bytes, says: bool = True) -> bytes:
-    """A model whose template may begin with the first token, and which says whether the tokenizer adds one."""
+    """Return a model whose template may begin with the first token, and which says whether the tokenizer adds one."""
     return _llama().set(_TEMPLATE, template).add("tokenizer.ggml.add_bos_token", ValueType.BOOL, says).built()
 
 
@@ -176,7 +176,7 @@ _VALUE = "key_values[8].value"
 
 
 def _text(value: bytes, key: bytes = b"tokenizer.chat_template") -> bytes:
-    """The sound file with one text more."""
+    """Return the sound file with one text more."""
     draft = Draft()
     file = draft.records()
     file.key_values.append(key_value(key, ValueType.STRING, value))
@@ -188,7 +188,7 @@ def _sound_template() -> bytes:
 
 
 def _texts(count: int) -> bytes:
-    """The sound file with many texts of almost the largest allowed length."""
+    """Return the sound file with many texts of almost the largest allowed length."""
     draft = Draft()
     file = draft.records()
     for i in range(count):

@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 def answers() -> list[Answer]:
-    """The rows of annex A in their order."""
+    """Return the rows of annex A in their order."""
     page = (chapters() / "annexes" / "reconciliation.md").read_text(encoding="utf-8")
     return [
         Answer(tuple(row["ids"].split(", ")), row["claim"], row["verdict"], row["answer"])
@@ -64,7 +64,7 @@ def statements() -> str:
 
 
 def with_anchors(markdown: str) -> str:
-    """A page whose rows of statements have an anchor for each: `reconciliation.html#C-44`."""
+    """Return a page whose rows of statements have an anchor for each: `reconciliation.html#C-44`."""
 
     def anchored(row: re.Match[str]) -> str:
         links = ", ".join(f"[{each}](#{each}){{ #{each} }}" for each in row["ids"].split(", "))
@@ -131,7 +131,7 @@ Nothing is computed from this number, so that a wrong one costs no more than con
 
 
 def registry_page() -> str:
-    """The page as a whole."""
+    """Return the page as a whole."""
     keys = ", ".join(f"`{start}*` of {program}" for program, start in OWN_KEYS.items())
     tensors = table(
         ["number", "type", "program", "since", "until", "how to tell it", "source"],
@@ -145,7 +145,7 @@ def registry_page() -> str:
 
 
 def scales() -> str:
-    """The scales of each type with a scale for each block or row: the table of section 5.7."""
+    """Return the scales of each type with a scale for each block or row: the table of section 5.7."""
     rows = []
     for name, fields in SCALES.items():
         kind, first = BY_NAME[name], fields[0]
@@ -159,7 +159,7 @@ def scales() -> str:
 
 
 def _blocks() -> str:
-    """A section for each way to pack a block, under the names of all types that are packed so."""
+    """Return a section for each way to pack a block, under the names of all types that are packed so."""
     ways: dict[BlockLayout, list[BlockLayout]] = {}
     for layout in GROUP_LAYOUTS.values():
         ways.setdefault(layout._replace(name=""), []).append(layout)
@@ -199,7 +199,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def vectors_page() -> str:
-    """The page: counts, flags, and `INTERPRETING.md` one heading lower."""
+    """Return the page: counts, flags, and `INTERPRETING.md` one heading lower."""
     made = suite()
     counts = Counter((vector.op, vector.verdict) for vector in made)
     rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPERATIONS]

@@ -16,7 +16,7 @@ _FIELD = re.compile(r"^:(param|returns?|raises)\s*([^:]*):\s*(.*)$")
 
 
 def named(path: str) -> Any:
-    """An object by its dotted path: `i2s_spec.pack`, `i2s_spec.gguf.reader.File`.
+    """Return an object by its dotted path: `i2s_spec.pack`, `i2s_spec.gguf.reader.File`.
 
     :raises ValueError: where there is none
     """
@@ -36,7 +36,7 @@ def named(path: str) -> Any:
 
 
 def entry(path: str) -> str:
-    """An object as HTML: of a class its public members too."""
+    """Return an object as HTML: of a class its public members too."""
     found = named(path)
     parts = [_head(path, found, anchor(path)), *_doc(found)]
     if inspect.isclass(found):
@@ -47,12 +47,12 @@ def entry(path: str) -> str:
 
 
 def anchor(path: str) -> str:
-    """The id of an object's entry: its path without the package."""
+    """Return the id of an object's entry: its path without the package."""
     return path.removeprefix("i2s_spec.")
 
 
 def contents(sections: Iterable[tuple[str, list[str]]]) -> str:
-    """A contents list: under the title of each section links to its entries, and of classes to their members.
+    """Return a contents list: under the title of each section links to its entries, and of classes to their members.
 
     :param sections: titles, and the dotted paths below each
     """
@@ -88,7 +88,9 @@ def _head(path: str, found: Any, name: str) -> str:
 
 
 def _signature(found: Any) -> str:
-    """The parameters as they are declared: annotations are texts already, and lose the quotation marks of such."""
+    """Return the parameters as they are declared: annotations are texts already, and lose the quotation marks of
+    such.
+    """
     signature = inspect.signature(found)
     text: list[str] = []
     for name, parameter in signature.parameters.items():

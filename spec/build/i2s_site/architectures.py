@@ -43,13 +43,13 @@ class _CompleteFile(ExpressionScope):
 
 
 def pages() -> dict[str, str]:
-    """The pages by their paths."""
+    """Return the pages by their paths."""
     names = sorted(_TABLE.names)
     return {"architectures/index.md": _index(names), **{f"architectures/{name}.md": _page(name) for name in names}}
 
 
 def _index(names: list[str]) -> str:
-    """The page that lists them: how many rows each has, and how the table was made and tried."""
+    """Return the page that lists them: how many rows each has, and how the table was made and tried."""
     head = ["architecture", "source", "keys", "tensors", "required", "conditions", "not resolved"]
     rows, not_resolved = [], 0
     for name in names:
@@ -93,7 +93,7 @@ Tensors are counted by their names, in which `{{i}}` is the number of a layer.
 
 
 def _page(name: str) -> str:
-    """The page of an architecture."""
+    """Return the page of an architecture."""
     found = _architecture(name)
     path = f"src/models/{found.file}"
     source = f"[`{path}`](https://github.com/{_TABLE.source}/blob/{_TABLE.commit}/{path})"
@@ -156,7 +156,7 @@ def _code(words: str) -> str:
 
 
 def _when(expression: Expression) -> str:
-    """A condition, empty if it always holds."""
+    """Return a condition, empty if it always holds."""
     text = expression.text
     for settled, instead in _SETTLED:
         text = settled.sub(instead, text)
@@ -164,7 +164,7 @@ def _when(expression: Expression) -> str:
 
 
 def _asked(found: LoaderArchitecture) -> Iterator[TensorRow]:
-    """The rows of tensors without those that no file meets."""
+    """Yield the rows of tensors without those that no file meets."""
     for row in found.rows:
         text = row.guard.text
         for settled, instead in _SETTLED[:3]:
@@ -198,7 +198,7 @@ def _shape(shape: Expression) -> str:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts of a text between the commas that are in no brackets."""
+    """Yield the parts of a text between the commas that are in no brackets."""
     depth, part = 0, ""
     for char in text:
         depth += (char in "([") - (char in ")]")

@@ -47,7 +47,7 @@ class Roof(NamedTuple):
 
 
 def roofline(roof: Roof, places: Sequence[RooflinePoint], says: str, more: str, units: tuple[str, str]) -> str:
-    """The roof and the kernels under it, both axes logarithmic.
+    """Return the roof and the kernels under it, both axes logarithmic.
 
     :param units: of work for each byte, and of work in a second
     :raises ValueError: for a number that is not positive and finite, and without places
@@ -131,17 +131,17 @@ NO_COST: Final = 0.98
 
 
 def parts() -> list[str]:
-    """The parts of the benchmarks that results are committed of."""
+    """Return the parts of the benchmarks that results are committed of."""
     return sorted({part for path in _results().glob("*.json") for part in _committed(path.stem)})
 
 
 def processors(part: str) -> list[str]:
-    """The kinds of processor that results of a part are committed of."""
+    """Return the kinds of processor that results of a part are committed of."""
     return sorted(path.stem for path in _results().glob("*.json") if part in _committed(path.stem))
 
 
 def table(part: str, name: str = "") -> str:
-    """A benchmark of a part, or all of them, as HTML, for each kind of processor that it was measured on.
+    """Return a benchmark of a part, or all of them, as HTML, for each kind of processor that it was measured on.
 
     :raises ValueError: for a part or a benchmark that there is not
     """
@@ -160,7 +160,7 @@ def _results() -> Path:
 
 
 def _committed(kind: str) -> dict[str, Any]:
-    """The results of a kind of processor, by part."""
+    """Return the results of a kind of processor, by part."""
     found: dict[str, Any] = json.loads((_results() / f"{kind}.json").read_text(encoding="utf-8"))
     return found
 
@@ -243,7 +243,7 @@ def _alike(benchmarks: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _benchmarks(group: Sequence[dict[str, Any]]) -> str:
-    """A plot of benchmarks that are alike, with their notes and all their numbers."""
+    """Return a plot of benchmarks that are alike, with their notes and all their numbers."""
     several = len(group) > 1
     rows = [
         {**row, "series": benchmark["title"] if several else None} for benchmark in group for row in benchmark["rows"]
@@ -269,7 +269,7 @@ def _named(row: dict[str, Any]) -> str:
 
 
 def _plots(title: str, every: Sequence[dict[str, Any]]) -> str:
-    """A plot for each unit; its series, where there are such, are told apart by colors."""
+    """Return a plot for each unit; its series, where there are such, are told apart by colors."""
     units: dict[str, list[dict[str, Any]]] = {}
     for row in every:
         units.setdefault(row["unit"], []).append(row)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def root() -> Path:
-    """The folder of the checkout."""
+    """Return the folder of the checkout."""
     return Path(__file__).resolve().parents[3]
 
 
 def chapters() -> Path:
-    """The folder of the chapters."""
+    """Return the folder of the chapters."""
     return root() / "spec"
 
 

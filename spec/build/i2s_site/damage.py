@@ -34,7 +34,7 @@ _HEAD: Final = ("refused", "found", "", "loaded", "alarms")
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     matrix, sound = _results("matrix"), _results("sound")
     parts = [] if matrix is None else [*_parts(matrix)]
     parts += [] if sound is None else [*_sound(sound)]
@@ -42,7 +42,7 @@ def page() -> str:
 
 
 def _results(name: str) -> dict[str, Any] | None:
-    """The results of a command of `tests/peers`, if there are some."""
+    """Return the results of a command of `tests/peers`, if there are some."""
     path = root() / "tests" / "peers" / f"{name}.json"
     if not path.is_file():
         return None
@@ -87,14 +87,14 @@ def _sound(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _cells(rows: Iterable[Sequence[int]]) -> list[str]:
-    """Sums of counts, and the share of refused files that is found."""
+    """Sum of counts, and the share of refused files that is found."""
     refused, seen, loaded, alarms = (sum(column) for column in zip(*rows, strict=True))
     share = f"{100 * seen / refused:.1f} %" if refused else ""
     return [str(refused), str(seen), share, str(loaded), str(alarms)]
 
 
 def _differing(rows: list[list[str]], head: str) -> str:
-    """The files on which the two differ; equal ones of an architecture in one row."""
+    """Return the files on which the two differ; equal ones of an architecture in one row."""
     if not rows:
         return "None.\n"
     times = Counter(map(tuple, rows))
@@ -106,5 +106,5 @@ def _differing(rows: list[list[str]], head: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A text of a program or file as code."""
+    """Return a text of a program or file as code."""
     return f"`{text.replace('`', chr(39))}`" if text else ""

@@ -105,12 +105,12 @@ class Wrong(NamedTuple):
 
 
 def runs() -> list[Run]:
-    """The rows of the table, in its order."""
+    """Return the rows of the table, in its order."""
     return [Run(**each) for each in json.loads(_text("decoders.json"))]
 
 
 def wrong_answers() -> list[Wrong]:
-    """The paragraphs, in the order of the file."""
+    """Return the paragraphs, in the order of the file."""
     return [Wrong(*each) for each in json.loads(_text("wrong_answers.json"))]
 
 
@@ -140,7 +140,7 @@ def page() -> str:
 
 
 def _head(run: Run) -> list[str]:
-    """The first cells of each row: who, in which version, when, and what was asked."""
+    """Return the first cells of each row: who, in which version, when, and what was asked."""
     return [f"[{_plain(run.name)}](#{_anchor(run)})", _plain(run.version), run.date, run.suite_version]
 
 

@@ -37,7 +37,7 @@ _SHARES: Final = {"header": 2, "key_values": 4, "tensor_infos": 4, "padding": 2,
 
 
 def whole_file() -> str:
-    """The five parts in their order, one tensor info in full, and the tensor whose bytes it locates."""
+    """Return the five parts in their order, one tensor info in full, and the tensor whose bytes it locates."""
     file = File(source_of(Draft().data))
     tensor = next(each for each in file.tensors.values() if each.payload)
     starts = _starts(file)
@@ -132,7 +132,7 @@ _SIZES: Final = {
 
 
 def shapes_to_scale() -> str:
-    """The projections of one layer of 2B-4T, each as wide as it has columns and as tall as it has rows."""
+    """Return the projections of one layer of 2B-4T, each as wide as it has columns and as tall as it has rows."""
     h = two_b_4t()
     marks, x, y, tall = [], 0.0, 0.0, 0.0
     words = []
@@ -156,7 +156,7 @@ def shapes_to_scale() -> str:
 
 
 def keys_of_shapes() -> str:
-    """A dot where the shape of a tensor changes with a key: found by changing the key's number."""
+    """Return a dot where the shape of a tensor changes with a key: found by changing the key's number."""
     h = two_b_4t()
     specs = [
         spec for spec, layer in ARCHITECTURES[_ARCHITECTURE].specs(h) if layer in (None, 0) and spec.need == "required"
@@ -197,7 +197,7 @@ def _depends(spec: TensorSpec, field: str) -> bool:
 
 
 def _broken(key: str) -> list[str]:
-    """A key on two lines: after its point, or before its last word."""
+    """Return a key on two lines: after its point, or before its last word."""
     mark = "." if "." in key else "_"
     first, _, rest = key.rpartition(mark)
     return [first + mark, rest]
@@ -242,7 +242,7 @@ DRAWINGS: Final[dict[str, Drawing]] = {
 
 
 def drawn(words: str) -> tuple[str, str]:
-    """A drawing and its caption.
+    """Return a drawing and its caption.
 
     :param words: its name, and what it takes
     :raises ValueError: for a name that there is not, or what its drawing does not take

@@ -110,7 +110,7 @@ def parts(kind: str, body: str) -> tuple[str, str]:
 
 
 def number(kind: str, body: str) -> int | None:
-    """The number of the example with this text; None where it is in no page (yet)."""
+    """Return the number of the example with this text; None where it is in no page (yet)."""
     source, output = parts(kind, body)
     for example in examples():
         if (example.source, example.output) == (source, output):
@@ -156,7 +156,9 @@ def _transcript(source: str) -> str:
 
 
 def document() -> dict[str, Any]:
-    """The examples as data for other languages, with the files that they use in hex, and commands that make larger ones."""
+    """Return the examples as data for other languages, with the files that they use in hex, and commands that make
+    larger ones.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "files": {name: make().hex() for name, make in FILES.items()},

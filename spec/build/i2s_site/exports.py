@@ -25,17 +25,17 @@ apply. `i2s schema --format {form}` writes it from the declarations of
 
 
 def shaders_page() -> str:
-    """The annex with the shaders."""
+    """Return the annex with the shaders."""
     return _ANNEX.format(title="Compute shaders", language="WGSL", form="wgsl", anchor="wgsl", text=wgsl.text())
 
 
 def kernels_page() -> str:
-    """The annex with the kernels."""
+    """Return the annex with the kernels."""
     return _ANNEX.format(title="CUDA kernels", language="CUDA C", form="cuda", anchor="cuda-c", text=cuda.text())
 
 
 def read_by() -> str:
-    """A row for each language and tool that read the files."""
+    """Return a row for each language and tool that read the files."""
     run = {each.id: each for each in decoders.runs()}
     shaders, kernels = run["wgsl-from-the-schema"], run["cuda-from-the-schema"]
     rows = json.loads((root() / "tests" / "peers" / "exports.json").read_text(encoding="utf-8"))["rows"]
@@ -60,13 +60,13 @@ def read_by() -> str:
 
 
 def schemas() -> dict[str, str]:
-    """The JSON Schemas of the package by their places on the site."""
+    """Return the JSON Schemas of the package by their places on the site."""
     package = root() / "i2s_spec"
     return {f"schemas/{path.name}": path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.schema.json"))}
 
 
 def schema_list() -> str:
-    """A row for each JSON Schema: the document that it describes."""
+    """Return a row for each JSON Schema: the document that it describes."""
     titles = {name: json.loads(text) for name, text in schemas().items()}
     return table(["schema", "describes"], [[f"[{name[8:]}]({name})", each["title"]] for name, each in titles.items()])
 

@@ -49,7 +49,7 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
 
 
 def render(kind: str, body: str) -> str:
-    """The HTML of a fence.
+    """Return the HTML of a fence.
 
     :raises Drift: where it is not true, or names what there is not
     """
@@ -88,7 +88,9 @@ def _figure(svg: str, caption: str) -> str:
 
 
 def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
-    """A table of cells that are HTML; the search index sees words apart only where there are blanks between them."""
+    """Return a table of cells that are HTML; the search index sees words apart only where there are blanks between
+    them.
+    """
     names = "\n".join(f'<th scope="col">{name}</th>' for name in head)
     lines = "\n".join("<tr>" + "\n".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{names}</tr></thead>\n<tbody>{lines}</tbody></table>"
@@ -204,7 +206,7 @@ def _ran(kind: str, body: str) -> str:
 
 
 def _coloured(source: str, language: str = "python") -> str:
-    """A program with the classes that the theme colors; plain where there is no pygments."""
+    """Return a program with the classes that the theme colors; plain where there is no pygments."""
     try:
         pygments, lexers, formatters = map(import_module, ("pygments", "pygments.lexers", "pygments.formatters"))
     except ImportError:
@@ -284,7 +286,7 @@ def _status(body: str) -> str:
 
 
 def _next() -> str:
-    """The version that the changes since the last release belong to."""
+    """Return the version that the changes since the last release belong to."""
     path = root() / "CHANGELOG.md"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     heading = re.search(r"^## (\S+)", text, re.MULTILINE)
@@ -292,7 +294,7 @@ def _next() -> str:
 
 
 def _repository() -> str:
-    """The address that the package declares; empty where it declares none."""
+    """Return the address that the package declares; empty where it declares none."""
     path = root() / "pyproject.toml"
     project = tomllib.loads(path.read_text(encoding="utf-8"))["project"] if path.is_file() else {}
     urls = {name.lower(): address for name, address in project.get("urls", {}).items()}

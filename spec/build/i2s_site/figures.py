@@ -38,7 +38,7 @@ _TRITS: Final = {-1: "−1", 0: "0", 1: "+1", None: "nothing"}
 
 
 def record_named(title: str) -> RecordStruct:
-    """A record of the schema by its title.
+    """Return a record of the schema by its title.
 
     :raises ValueError: where none has it
     """
@@ -49,7 +49,9 @@ def record_named(title: str) -> RecordStruct:
 
 
 def byte_map(title: str) -> str:
-    """The fields of a record side by side, sixteen bytes to a row; fields of any size are dashed and take four cells."""
+    """Return the fields of a record side by side, sixteen bytes to a row; fields of any size are dashed and take
+    four cells.
+    """
     record = record_named(title)
     at, boxes, message = 0, [], []
     for field, shape, offset in fixed_offsets(record):
@@ -69,7 +71,7 @@ def byte_map(title: str) -> str:
 
 
 def _field(at: int, cells: int, name: str, offset: int | None, shape: Shape, says: str) -> str:
-    """A field as one box, or as several where it goes over the end of a row."""
+    """Return a field as one box, or as several where it goes over the end of a row."""
     parts, style = [], "field" if shape.size else "field unsized"
     first, begun = at, offset
     longest = max(_runs(at, cells), key=lambda run: run[1])
@@ -86,7 +88,7 @@ def _field(at: int, cells: int, name: str, offset: int | None, shape: Shape, say
 
 
 def _runs(at: int, cells: int) -> list[tuple[int, int]]:
-    """A stretch of cells, cut where rows end."""
+    """Return a stretch of cells, cut where rows end."""
     runs = []
     while cells:
         length = min(cells, ACROSS - at % ACROSS)
@@ -136,7 +138,8 @@ def byte_bits(value: int, byte: int, layout: Layout = CANONICAL.layout, code_map
 
 
 def block(payload: Sequence[int], layout: Layout = CANONICAL.layout, code_map: CodeMap = CANONICAL.code_map) -> str:
-    """A block: a column for each byte, a line for each pair of bits, in each cell the trit and which element it is.
+    """Return a block: a column for each byte, a line for each pair of bits, in each cell the trit and which element
+    it is.
 
     Sixteen bytes stand side by side, the next sixteen below them.
 
@@ -185,14 +188,14 @@ _WEIGHTS: Final = {-1: "−1", 0: "0", 1: "+1"}
 
 
 def example(layout: BlockLayout) -> tuple[list[int], bytes]:
-    """The weights that are drawn, and the bytes of a row of one block that holds them."""
+    """Return the weights that are drawn, and the bytes of a row of one block that holds them."""
     weights = [(k * k // 7 + k) % 3 - 1 for k in range(layout.block)]
     values = np.array([weights], dtype=np.int8)
     return weights, blocks.pack(values, SCALE, layout.name)
 
 
 def places(layout: BlockLayout) -> dict[int, str]:
-    """The places in a byte, from the lowest bits or the first digit on, and their names."""
+    """Return the places in a byte, from the lowest bits or the first digit on, and their names."""
     if layout.coding == "bits":
         return {shift: f"bits {shift + 1}:{shift}" for shift in (0, 2, 4, 6)}
     return {n: f"digit {n}" for n in range(DIGITS_PER_BYTE)}
@@ -257,7 +260,7 @@ def _place_of_scale(layout: BlockLayout) -> str:
 
 
 def _scale_byte(layout: BlockLayout, i: int, x: float, y: float, high: float) -> str:
-    """A byte of the scale; the words are under its first two."""
+    """Return a byte of the scale; the words are under its first two."""
     says = f"byte {i} of the scale, {layout.scale.type} {SCALE}, of the {layout.scale.per}"
     box = rect(x, y, _BLOCK_WIDE, high, "field", says)
     if i == 0:
@@ -281,7 +284,7 @@ _STEP: Final = 104
 
 
 def layout_order() -> str:
-    """The first bytes of the same matrix in every layout."""
+    """Return the first bytes of the same matrix in every layout."""
     marks = []
     for place, layout in enumerate(LAYOUTS.values()):
         marks.append(_layout(layout, place * _STEP))

@@ -104,7 +104,7 @@ def _arrow(arrow: Arrow, start: _Place, stop: _Place) -> str:
 
 
 def _way(start: _Place, stop: _Place, around: float) -> list[tuple[float, float]]:
-    """The corners of an arrow: straight where boxes face each other, else with one bend half-way."""
+    """Return the corners of an arrow: straight where boxes face each other, else with one bend half-way."""
     (x0, y0, w0, h0), (x1, y1, w1, h1) = start, stop
     if around:
         side = min(x0, x1) + around if around < 0 else max(x0 + w0, x1 + w1) + around
@@ -123,7 +123,7 @@ def _way(start: _Place, stop: _Place, around: float) -> list[tuple[float, float]
 
 
 def _head(x0: float, y0: float, x1: float, y1: float) -> str:
-    """A small triangle whose point is the end of a line that goes along an axis."""
+    """Return a small triangle whose point is the end of a line that goes along an axis."""
     size = 6
     across = (x1 > x0) - (x1 < x0) if abs(x1 - x0) > abs(y1 - y0) else 0
     down = 0 if across else ((y1 > y0) - (y1 < y0))
@@ -150,14 +150,14 @@ _GRID: Final = Grid(132, 40, 12, 16)
 
 @cache
 def two_b_4t() -> Hyperparameters:
-    """The sizes of BitNet b1.58 2B-4T."""
+    """Return the sizes of BitNet b1.58 2B-4T."""
     size = SHAPES["2b4t"][0]
     head = size.embd // size.heads
     return Hyperparameters(size.layers, size.embd, size.ff, size.heads, size.heads_kv, head, head, size.vocab)
 
 
 def graph_flow(architecture: str, half: str) -> str:
-    """The attention or the feed-forward of one layer of an architecture, as its graph is declared.
+    """Return the attention or the feed-forward of one layer of an architecture, as its graph is declared.
 
     :param half: `attention` or `feed-forward`
     :raises ValueError: for another architecture or another half
@@ -213,7 +213,7 @@ def _column(place: int, count: int, above: list[float]) -> float:
 
 
 def _in_order(nodes: list[Node], graph: Graph, columns: dict[str, float]) -> list[Node]:
-    """The nodes of a row, by where the values come from that go into them."""
+    """Return the nodes of a row, by where the values come from that go into them."""
     return sorted(nodes, key=lambda node: min(columns[name] for name in _inputs(graph, node)))
 
 
@@ -225,7 +225,7 @@ def _node_box(node: Node, column: float, row: int) -> Box:
 
 
 def _plain(name: str) -> str:
-    """A value's name without its layer."""
+    """Return a value's name without its layer."""
     return name.replace("-0", "")
 
 

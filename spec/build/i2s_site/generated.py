@@ -80,12 +80,12 @@ _TABLE: Final = re.compile(r"^```i2s-table\n([^(\n]+?) *(?:\([^\n]*\))?\n```\n",
 
 
 def pages() -> dict[str, str]:
-    """The generated files but for the pages of the rules."""
+    """Return the generated files but for the pages of the rules."""
     return {name: make() for name, make in PAGES.items()} | architectures.pages() | exports.schemas()
 
 
 def rules() -> dict[str, str]:
-    """The pages of the rules, which take half a minute: the commands on them are run.
+    """Return the pages of the rules, which take half a minute: the commands on them are run.
 
     :raises MissingExtra: if one of them needs an extra
     """
@@ -93,7 +93,7 @@ def rules() -> dict[str, str]:
 
 
 def with_tables(markdown: str) -> str:
-    """A page with its tables in the place of the fences that name them.
+    """Return a page with its tables in the place of the fences that name them.
 
     :raises Drift: for a name that no table has
     """
@@ -101,7 +101,7 @@ def with_tables(markdown: str) -> str:
 
 
 def table(name: str) -> str:
-    """A table by its name.
+    """Return a table by its name.
 
     :raises Drift: if no table has it
     """
@@ -111,7 +111,7 @@ def table(name: str) -> str:
 
 
 def everything() -> dict[str, str]:
-    """The generated files, and the chapters that have tables with these in place."""
+    """Return the generated files, and the chapters that have tables with these in place."""
     made = pages() | rules()
     for path in sorted(chapters().glob("*.md")):
         text = path.read_text(encoding="utf-8")

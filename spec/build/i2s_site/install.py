@@ -55,7 +55,7 @@ def _extras() -> str:
 
 
 def repository() -> str | None:
-    """The public address that this checkout was cloned from; None where it has none."""
+    """Return the public address that this checkout was cloned from; None where it has none."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root()), "remote", "get-url", "origin"],

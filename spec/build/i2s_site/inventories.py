@@ -34,7 +34,7 @@ def declared_keys() -> tuple[Key, ...]:
 
 
 def keys_of(clause: str) -> str:
-    """The keys of a section of chapter 3."""
+    """Return the keys of a section of chapter 3."""
     rows = [_key_row(key) for key in declared_keys() if key.clause == clause]
     return table(["key", "type", "need", "without it", "read by", "meaning"], rows)
 
@@ -49,7 +49,7 @@ def _key_row(key: Key) -> list[str]:
 
 
 def architectures_declared() -> str:
-    """The architectures, with the properties of their graphs and of the published models."""
+    """Return the architectures, with the properties of their graphs and of the published models."""
     rows = []
     for a in ARCHITECTURES.values():
         base = f"{a.rope_base:g}" if a.rope_base is not None else "10000"
@@ -60,13 +60,15 @@ def architectures_declared() -> str:
 
 
 def kinds_of_files() -> str:
-    """The kinds of files: how each is recognised, and what uses it."""
+    """Return the kinds of files: how each is recognised, and what uses it."""
     rows = [[kind.title, kind.recognised, kind.used] for kind in kinds.KINDS.values()]
     return table(["kind", "recognised by", "used"], rows)
 
 
 def projectors() -> str:
-    """The types of projectors that llama.cpp's loader knows, with the keys that each needs besides those of all."""
+    """Return the types of projectors that llama.cpp's loader knows, with the keys that each needs besides those of
+    all.
+    """
     known = kinds.projector_table()
     source = known["source"].removeprefix("ggml-org/").partition(":")[0]
     rows = []
@@ -83,13 +85,15 @@ def projectors() -> str:
 
 
 def order_of_keys() -> str:
-    """The order in which converters write keys."""
+    """Return the order in which converters write keys."""
     rows = [[_code(name), ", ".join(map(_code, recipe.keys))] for name, recipe in RECIPES.items()]
     return table(["architecture", "order of the keys"], rows)
 
 
 def tensors_of(clause: str) -> str:
-    """The tensors of a section of chapter 4, each once, with the architectures that have it as it is declared."""
+    """Return the tensors of a section of chapter 4, each once, with the architectures that have it as it is
+    declared.
+    """
     found: dict[tuple[object, ...], tuple[TensorSpec, list[str]]] = {}
     for architecture in ARCHITECTURES.values():
         for spec in architecture.inventory:
@@ -110,7 +114,7 @@ def _tensor_row(spec: TensorSpec, names: list[str]) -> list[str]:
 
 
 def order_of_tensors() -> str:
-    """The order in which converters write tensors."""
+    """Return the order in which converters write tensors."""
     rows = []
     for architecture in ARCHITECTURES.values():
         specs = [spec for spec in architecture.inventory if spec.need != OPTIONAL and spec.when != "experts"]
@@ -123,7 +127,7 @@ def order_of_tensors() -> str:
 
 
 def activations() -> str:
-    """The activation of each architecture."""
+    """Return the activation of each architecture."""
     found: dict[str, list[str]] = {}
     for architecture in ARCHITECTURES.values():
         found.setdefault(architecture.activation, []).append(_code(architecture.name))

@@ -72,7 +72,7 @@ def _trained(architecture: str) -> Callable[[str], bytes]:
 
 
 def _random(layout: str) -> bytes:
-    """A model of the widths of `stories`, with half of its layers, as `i2s new` writes it."""
+    """Return a model of the widths of `stories`, with half of its layers, as `i2s new` writes it."""
     from i2s_spec.convert.convert_file import convert_file
     from i2s_spec.convert.new import new
 
@@ -106,7 +106,7 @@ def evidence(name: str, layout: str) -> LayoutEvidence:
 
 @cache
 def confusion(name: str) -> Confusion:
-    """The scores of a model, by the layout that it is packed in; in later calls those that are known.
+    """Return the scores of a model, by the layout that it is packed in; in later calls those that are known.
 
     :raises KeyError: for a model that is not in `MODELS`
     """
@@ -184,7 +184,7 @@ the code map is impossible, because its unused code occurs.
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     parts = [_INTRODUCTION]
     for name in MODELS:
         found = confusion(name)
@@ -237,7 +237,7 @@ def _bold(words: str, whether: bool) -> str:
 
 
 def picture(name: str) -> str:
-    """The scores of a model as a picture, SVG.
+    """Return the scores of a model as a picture, SVG.
 
     :raises ValueError: for a model that there is not
     """
@@ -286,7 +286,7 @@ def _details(name: str, layout: str) -> dict[str, Any]:
 
 
 def channels(what: str) -> str:
-    """The channels of a model under each layout, HTML.
+    """Return the channels of a model under each layout, HTML.
 
     :param what: a model and the layout that it is packed in: `stories interleave-64`
     :raises ValueError: for what there is not
@@ -300,7 +300,7 @@ def channels(what: str) -> str:
 
 
 def layers(what: str) -> str:
-    """The codes and scales of a model by layer, HTML.
+    """Return the codes and scales of a model by layer, HTML.
 
     :raises ValueError: for a model that there is not
     """

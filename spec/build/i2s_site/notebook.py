@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 def cells(source: str) -> list[Cell]:
-    """The cells of a text in the percent format, before they run."""
+    """Return the cells of a text in the percent format, before they run."""
     found = list(_CELL.finditer(source))
     stops = [each.start() for each in found[1:]] + [len(source)]
     made = []
@@ -52,7 +52,7 @@ def cells(source: str) -> list[Cell]:
 
 
 def run(source: str) -> list[Cell]:
-    """The cells with what they showed.
+    """Return the cells with what they showed.
 
     :raises Drift: where one fails
     """
@@ -91,7 +91,7 @@ def _executed(path: Path) -> tuple[Cell, ...]:
 
 
 def page(cells: tuple[Cell, ...] | None = None) -> str:
-    """The notebook as a page of the site."""
+    """Return the notebook as a page of the site."""
     parts = []
     for cell in _executed(chapters() / SOURCE) if cells is None else cells:
         if cell.markdown:
@@ -112,7 +112,7 @@ def _output(shown: str) -> str:
 
 
 def as_ipynb(cells: tuple[Cell, ...] | None = None) -> str:
-    """The notebook, executed, in Jupyter's format 4.5."""
+    """Return the notebook, executed, in Jupyter's format 4.5."""
     made: list[dict[str, Any]] = []
     count = 0
     for number, cell in enumerate(_executed(chapters() / SOURCE) if cells is None else cells):

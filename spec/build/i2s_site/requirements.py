@@ -136,7 +136,7 @@ def tests() -> dict[str, list[str]]:
 
 @cache
 def _tests(checkout: Path) -> dict[str, list[str]]:
-    """The same for a checkout; all its tests are read for it."""
+    """Return the same for a checkout; all its tests are read for it."""
     found: dict[str, list[str]] = {}
     for path in sorted((checkout / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
@@ -150,14 +150,14 @@ def _tests(checkout: Path) -> dict[str, list[str]]:
 
 
 def _marked(test: ast.FunctionDef) -> Iterator[str]:
-    """The requirements that a test is marked with."""
+    """Yield the requirements that a test is marked with."""
     for mark in test.decorator_list:
         if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "requirement":
             yield from (ast.literal_eval(argument) for argument in mark.args)
 
 
 def listed(name: str) -> str:
-    """The requirements of a class, chapter by chapter, as a Markdown table."""
+    """Return the requirements of a class, chapter by chapter, as a Markdown table."""
     rows = []
     chosen = [each for each in requirements() if name in each.binds]
     for chapter in sorted({each.chapter for each in chosen}):
@@ -170,7 +170,7 @@ def listed(name: str) -> str:
 
 
 def page() -> str:
-    """The page of every requirement: level, whom it binds, what holds it."""
+    """Return the page of every requirement: level, whom it binds, what holds it."""
     every = requirements()
     parts = [
         "---\nsearch:\n  exclude: true\n---\n",
@@ -227,13 +227,13 @@ class RequirementRow(NamedTuple):
 
 
 def register() -> tuple[RequirementRow, ...]:
-    """A row for each requirement, in the order of the chapters."""
+    """Return a row for each requirement, in the order of the chapters."""
     return _register(chapters())
 
 
 @cache
 def _register(folder: Path) -> tuple[RequirementRow, ...]:
-    """The rows for chapters in a folder; every vector is built for them."""
+    """Return the rows for chapters in a folder; every vector is built for them."""
     copies: dict[str, list[str]] = {}
     for case in malformed():
         copies.setdefault(case.code, []).append(case.name)
@@ -274,7 +274,9 @@ def unknown() -> list[str]:
 
 
 def as_tsv() -> str:
-    """The register with a line for each requirement, its columns between tabs, several names in one between blanks."""
+    """Return the register with a line for each requirement, its columns between tabs, several names in one between
+    blanks.
+    """
     lines = ["\t".join(COLUMNS)]
     for row in register():
         cells = (
@@ -286,7 +288,7 @@ def as_tsv() -> str:
 
 
 def as_json() -> str:
-    """The register as a list of objects with the same columns."""
+    """Return the register as a list of objects with the same columns."""
     rows = [
         {
             "requirement": row.requirement.id,
@@ -304,7 +306,7 @@ def as_json() -> str:
 
 
 def register_page() -> str:
-    """The page of the register."""
+    """Return the page of the register."""
     rows = register()
     musts = [row for row in rows if row.requirement.is_must]
     held = sum(bool(row.vectors) for row in musts)

@@ -44,7 +44,7 @@ _OUTCOMES: Final = {"yes": "accepts it", "no": "refuses it", "crash": "crashes"}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; bars in cells are escaped."""
+    """Return a Markdown table; bars in cells are escaped."""
     lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     shown = ["| " + " | ".join(line) + " |" for line in lines]
     shown[1] = "|---" * len(head) + "|"
@@ -52,7 +52,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def dialects() -> str:
-    """The layouts, code maps and tails, each with its rule: the table of section 5.5."""
+    """Return the layouts, code maps and tails, each with its rule: the table of section 5.5."""
     rows = [
         [
             "layout",
@@ -72,7 +72,7 @@ def dialects() -> str:
 
 
 def runtimes() -> str:
-    """The runtimes: what becomes of I2_S, which architectures they know, which layouts they read."""
+    """Return the runtimes: what becomes of I2_S, which architectures they know, which layouts they read."""
     rows = []
     for runtime in RUNTIMES:
         if runtime.recorded:
@@ -88,7 +88,9 @@ def runtimes() -> str:
 
 
 def matrix() -> str:
-    """A row for each runtime and a column for each thing that a file may need of it; names lead to what is known."""
+    """Return a row for each runtime and a column for each thing that a file may need of it; names lead to what is
+    known.
+    """
     known = sorted({name for each in RUNTIMES for name in each.architectures})
     checks = ["big-endian", "duplicate key", "array of arrays", "unknown type", "gaps between tensors"]
     rows = []
@@ -129,7 +131,7 @@ def _container_marks(runtime: Runtime) -> list[str]:
 
 
 def linked(source: str) -> str:
-    """A source of a fact, with links to threads, to lines of public source and to the runs of this page."""
+    """Return a source of a fact, with links to threads, to lines of public source and to the runs of this page."""
     source = _THREAD.sub(r"[\g<0>](https://github.com/\1/issues/\2)", source)
     source = _DISCUSSION.sub(r"[\g<0>](https://github.com/\1/discussions/\2)", source)
     source = _LINE.sub(_line_link, source)
@@ -142,7 +144,9 @@ def _line_link(found: re.Match[str]) -> str:
 
 
 def advisories() -> str:
-    """The published weaknesses of readers: where each was, in what part of a file, and the rules that find such a part."""
+    """Return the published weaknesses of readers: where each was, in what part of a file, and the rules that find
+    such a part.
+    """
     rows = [
         [each.id, each.program, each.subject, ", ".join(f"[{code}](rules/{code}.md)" for code in each.rules)]
         for each in ADVISORIES
@@ -151,7 +155,7 @@ def advisories() -> str:
 
 
 def quantizers() -> str:
-    """The programs that pack tensors, and the marks that they leave."""
+    """Return the programs that pack tensors, and the marks that they leave."""
     version = {True: "yes", False: "no", None: "perhaps"}
     rows = [
         [
@@ -164,7 +168,7 @@ def quantizers() -> str:
 
 
 def converters() -> str:
-    """The programs that write keys, and the first keys in their order."""
+    """Return the programs that write keys, and the first keys in their order."""
     rows = [
         [f"`{each.name}`", each.title, ", ".join(each.architectures), ", ".join(_short(key) for key in each.keys[2:7])]
         for each in CONVERTERS
@@ -177,7 +181,7 @@ def _short(key: str) -> str:
 
 
 def releases() -> str:
-    """The published files that are known."""
+    """Return the published files that are known."""
     rows = []
     for release in RELEASES:
         size = f"{release.size:,}" if release.size is not None else f"{release.data or 0:,} of data"
@@ -190,7 +194,7 @@ def releases() -> str:
 
 
 def page() -> str:
-    """A page with everything that is known of each runtime."""
+    """Return a page with everything that is known of each runtime."""
     parts = [
         "# Runtimes and I2_S",
         "",
