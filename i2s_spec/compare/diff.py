@@ -15,7 +15,7 @@ A changed tensor is explained where it is another one, or the same in another la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,10 +32,7 @@ from i2s_spec.compare.hash import (
     canonical_value,
     lengths,
     packed_codes,
-    parts,
     require_own_bytes,
-    small_differences,
-    small_tensors,
     type_name,
     words_known,
 )
@@ -180,32 +177,26 @@ def _diff_with(
     total = sum(tensor.nbytes for tensor in a.tensors.values())
     done = 0
     changes: list[TensorChange] = []
-    change: TensorChange | None
     tails: list[TailChange] = []
     lineage: list[TensorLineage] = []
     explained = 0
     others = OtherTensors(a, dialect_a)
     common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
-    dialects = dialect_a, dialect_b
-    for part in parts(common):
-        for (ours, theirs), small in zip(part, _small(a, b, part, *dialects), strict=True):
-            if small is None:
-                compared = _compared(a, ours, dialects[0], b, theirs, dialects[1], threads)
-                change, trits, tail = *compared, _tails(ours, theirs)
-            else:
-                change, trits, tail = small
-            if trits is not None:
-                lineage.append(trits)
-            if change is not None and change.means:
-                if explained < EXPLAINED and _is_most(change, ours):
-                    explained += 1
-                    change = change._replace(how=what_it_is(others, ours, b, theirs, dialect_b) or None)
-                changes.append(change)
-            if tail:
-                tails.append(tail)
-            done += ours.nbytes
-            if progress is not None:
-                progress(done, total)
+    for ours, theirs in common:
+        change, trits = _compared(a, ours, dialect_a, b, theirs, dialect_b, threads)
+        tail = _tails(ours, theirs)
+        if trits is not None:
+            lineage.append(trits)
+        if change.means:
+            if explained < EXPLAINED and _is_most(change, ours):
+                explained += 1
+                change = change._replace(how=what_it_is(others, ours, b, theirs, dialect_b) or None)
+            changes.append(change)
+        if tail:
+            tails.append(tail)
+        done += ours.nbytes
+        if progress is not None:
+            progress(done, total)
     return Difference(
         tuple(_container(a, b)),
         tuple(_keys(a, b)),
@@ -267,36 +258,6 @@ def _beginning(file: File, entry: KeyValue) -> Any:
     """Return a value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
     value, whole = beginning(file, entry, ELEMENTS)
     return [*value, ...] if isinstance(value, list) and not whole else value
-
-
-#: What is found of a pair of tensors: what changed, their trits, their tails; None where there is nothing to say.
-_Found = tuple["TensorChange | None", "TensorLineage | None", "TailChange | None"]
-
-
-def _small(
-    a: File, b: File, pairs: Sequence[tuple[Tensor, Tensor]], dialect_a: Dialect, dialect_b: Dialect
-) -> Iterator[_Found | None]:
-    """What is found of each pair of small I2_S tensors, all of which are read at once; None for other pairs."""
-    ours = small_tensors(a, [one for one, _ in pairs], dialect_a)
-    theirs = small_tensors(b, [other for _, other in pairs], dialect_b)
-    both = [
-        (one.ne[0], before.codes, after.codes)
-        for (one, other), before, after in zip(pairs, ours, theirs, strict=True)
-        if before is not None and after is not None and lengths(one) == lengths(other)
-    ]
-    found = iter(small_differences(both))
-    for (one, other), before, after in zip(pairs, ours, theirs, strict=True):
-        if before is None or after is None or lengths(one) != lengths(other):
-            yield None
-            continue
-        name, result, change = one.raw_name, next(found), None
-        if result.changed or before.scale != after.scale:
-            trits = None if result.first is None else (result.changed, result.first)
-            scales = (before.number, after.number) if before.scale != after.scale else None
-            change = TensorChange(name, "trits", one.shape, None, None, trits, scales)
-        rows, *zeros = result.rows
-        lineage = TensorLineage(name, rows, one.elements, result.changed, *zeros)
-        yield change, lineage, _tail_change(name, before.tail, after.tail)
 
 
 def _compared(
@@ -388,17 +349,13 @@ def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:
     """How the tails of two tensors differ after the scale; None where they do not, or where one has none."""
     if any(tensor.type is None or tensor.type.name != "I2_S" for tensor in (ours, theirs)):
         return None
-    return _tail_change(ours.raw_name, ours.tail, theirs.tail)
-
-
-def _tail_change(name: bytes, before: bytes, after: bytes) -> TailChange | None:
-    """How two tails differ after the scale; None where they do not."""
+    before, after = ours.tail, theirs.tail
     if before[4:] == after[4:]:
         return None
     from i2s_spec.codec.observation import classify
 
     kinds = classify(before), classify(after)
-    return None if kinds[0] == kinds[1] == "replicated" else TailChange(name, *kinds)
+    return None if kinds[0] == kinds[1] == "replicated" else TailChange(ours.raw_name, *kinds)
 
 
 # --- decoded weights -------------------------------------------------------------------------------------------------
