@@ -116,7 +116,7 @@ def _answer(
 
 
 def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
-    """What one of the files must be packed as for the weights to be the same, and what to type."""
+    """Say how one of the files must be read for the weights to be the same, and what to type."""
     from i2s_spec.linter.report_data import on_command_line
 
     name, path = ("A", a) if packed.side == "a" else ("B", b)
@@ -311,7 +311,7 @@ def _models(files: Iterable[str]) -> Iterator[str]:
 def _identity(
     file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool
 ) -> tuple[Identity, tuple[int, int] | None]:
-    """What identifies one file, or the split model of which it is the first part; and which part it is, and of how many.
+    """Return the identity of one file, or of the split model whose first part it is; and its number, and that of all parts.
 
     :raises click.UsageError: where the dialect does not fit
     """
@@ -333,7 +333,7 @@ def _identity(
 def _lines(
     file: str, found: Identity, lineage: bool, shared: Total | None, each: bool, part: tuple[int, int] | None
 ) -> Iterator[str]:
-    """What is said of one file."""
+    """Print the identity of one file."""
     of = "" if part is None else f"  of part {part[0]:,} of {part[1]:,} alone"
     if found.parts:
         of = f"  of all {counted(len(found.parts), 'part')}"
@@ -370,7 +370,7 @@ def _document(
     shared: Total | None,
     part: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Everything as plain data."""
+    """Return everything as plain data."""
     from i2s_spec.compare.hash import zero_row_data
     from i2s_spec.compare.lineage import digest
 

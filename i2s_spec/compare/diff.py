@@ -169,7 +169,7 @@ def diff(
 def _diff_with(
     b: Origin, a: File, dialect_a: Dialect, dialect_b: Dialect, threads: int, progress: Progress | None
 ) -> Difference:
-    """What `diff` does, with B opened as well."""
+    """Compare two open files, as `diff` does."""
     for file in (a, b):
         if file.fault is not None:
             raise file.fault
@@ -226,7 +226,7 @@ def _container(a: File, b: File) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _data_place(file: File) -> str:
-    """Where all tensors lie, in words; the file was read before."""
+    """Return where all tensors lie, in words; the file was read before."""
     shift = file.data_section.shift
     return f"everything lies {'where' if shift is None else f'{shift.words} than'} the header says"
 
@@ -303,7 +303,7 @@ def _compared(
 def _differing_weights(
     ours: Tensor, dialect_a: str | Dialect, theirs: Tensor, dialect_b: str | Dialect
 ) -> Differing | None:
-    """What differs between tensors of two types of which one has many scales; None where that cannot be compared."""
+    """Compare tensors of two types of which one has many scales; None where they cannot be compared."""
 
     try:
         one, other = ours.ternary(dialect_a), theirs.ternary(dialect_b)
@@ -317,7 +317,7 @@ def _differing_weights(
 def _differing_trits(
     one: Trits, other: Trits, shape: tuple[int, ...], threads: int
 ) -> tuple[tuple[int, int] | None, tuple[int, int, int, int]]:
-    """How many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
+    """Return how many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
     cols = shape[-1] if shape else 1
     zeros = [ZeroRows(prod(shape) // max(1, cols), cols) for _ in range(2)]
     count, first, at = 0, None, 0
@@ -346,7 +346,7 @@ def _is_most(change: TensorChange, tensor: Tensor) -> bool:
 
 
 def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:
-    """How the tails of two tensors differ after the scale; None where they do not, or where one has none."""
+    """Return how the tails of two tensors differ after the scale; None where they do not, or where one has none."""
     if any(tensor.type is None or tensor.type.name != "I2_S" for tensor in (ours, theirs)):
         return None
     before, after = ours.tail, theirs.tail
@@ -448,7 +448,7 @@ def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightR
 
 
 def differing_values(one: WeightReader, other: WeightReader, elements: int) -> tuple[int, int] | None:
-    """How many of the weights of two tensors differ, and the first; None where all are equal. A NaN is equal to another.
+    """Return how many weights of two tensors differ, and the first; None where all are equal. A NaN is equal to another.
 
     :raises MissingExtra: for a quantized type that is not ternary, without the extra `[gguf]`
     """
@@ -470,7 +470,7 @@ def differing_values(one: WeightReader, other: WeightReader, elements: int) -> t
 
 
 def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int, int] | None:
-    """How many bytes differ, and the first of them; what only one has differs too."""
+    """Return how many bytes differ, and the first of them; what only one has differs too."""
     count, first, at = 0, None, 0
     for ours, theirs in paired(one, other):
         if ours != theirs:
@@ -524,7 +524,7 @@ class OtherTensors:
         return places
 
     def than(self, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-        """Those of a tensor's shape under another name."""
+        """Yield the tensors of a tensor's shape under other names."""
         from i2s_spec.compare.tensor_rows import rows_of
 
         for place in self._places.get(tensor.shape, ()):
@@ -541,7 +541,7 @@ class OtherTensors:
 
 
 def what_it_is(others: OtherTensors, ours: Tensor, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
-    """What B's tensor is, in words; empty where nothing explains it."""
+    """Explain how B's tensor was made from A's tensors, in words; empty where nothing explains it."""
     from i2s_spec.compare.explanation import explanation
     from i2s_spec.compare.tensor_rows import rows_of
 
@@ -595,7 +595,7 @@ def other_dialect(
     dialect_b: str | Dialect = "canonical",
     threads: int = 1,
 ) -> OtherDialect | None:
-    """What one of two files must be packed as for fewer of its trits to differ; None where no dialect explains it.
+    """Return the dialect in which one of two files must be read for fewer trits to differ; None where none explains it.
 
     :param found: their difference, read in `dialect_a` and `dialect_b`
     :param threads: how many threads decode

@@ -169,7 +169,7 @@ def _sorted(file: File) -> tuple[list[Tensor], int]:
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], object]:
-    """What adds up numbers of bytes that were looked at, and says how many they are."""
+    """Return a function that adds up the numbers of bytes that were read, and reports their sum."""
     done = 0
 
     def reported(count: int) -> None:
@@ -256,13 +256,13 @@ def tensor_identity(
 
 
 def _head(tensor: Tensor) -> bytes:
-    """What is hashed before the kind of a tensor: its name and its dimensions."""
+    """Return the bytes that are hashed before the kind of a tensor: its name and its dimensions."""
     ne = lengths(tensor)
     return b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
 
 
 def _empty_rows(tensor: Tensor) -> ZeroRows:
-    """What notes the all-zero rows of a tensor."""
+    """Return the collector of a tensor's all-zero rows."""
     cols = tensor.shape[-1] if tensor.shape else 1
     return ZeroRows(tensor.elements // max(1, cols), cols)
 

@@ -218,7 +218,7 @@ def _activation_note(former: str | None, arch: str | None, stored: str | None) -
 
 
 def read_as(form: WriterForm, source: Dialect) -> str:
-    """How a file in the form of a single writer was read, in a sentence."""
+    """Return how a file in the form of a single writer was read, in a sentence."""
     text = f"The file has the form of {form.program}: {form.words}. It was read so, with codes as {source}"
     if form.tail:
         return f"{text}; --from names another layout, if the marks of the form deceive."
@@ -292,7 +292,7 @@ def _recoding(
     order: ByteOrder,
     threads: int,
 ) -> AnyRecoding | None:
-    """One tensor in the requested type; None if it has that type already."""
+    """Return one tensor in the requested type; None if it has that type already."""
     from i2s_spec.codec.encoding import Form
     from i2s_spec.convert.groups import recoding_of
 
@@ -402,7 +402,7 @@ def advice(
     pre: bool = True,
     rows: Collection[int] = (),
 ) -> tuple[str, ...]:
-    """What to know about a file before it is loaded, most important first.
+    """Return what to know about a file before it is loaded, most important first.
 
     :param types: the types of the file's tensors
     :param architecture: its declared name, or the value of `general.architecture`
