@@ -115,6 +115,11 @@ def known_models(subject: Subject) -> bool:
     return ternary_by_type_or_key(subject) or loader_view(subject) is not None
 
 
+def declared_or_known_models(subject: Subject) -> bool:
+    """models of an architecture that llama.cpp has, or that is declared here"""
+    return declared_models(subject) or known_models(subject)
+
+
 def ternary_by_type_or_key(subject: Subject) -> bool:
     """models of a declared architecture that are ternary, or say so"""
     return architecture_view(subject).is_bitnet

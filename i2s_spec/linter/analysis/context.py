@@ -18,6 +18,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
+from i2s_spec.gguf.strings import text_decoded
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
@@ -113,8 +114,6 @@ class Subject:
         else:
             file.data_section.locate()
         if self.shift is None and self.data_size_unexplained:
-            from i2s_spec.gguf.strings import text_decoded
-
             if (error := text_decoded(file.source)) is not None:
                 raise error
 

@@ -7,6 +7,7 @@ canonical map is assumed, and the work is repeated if the codes show another one
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import float_queries_read, layers_read
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.schema.keys import FLOATS
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ def layout_ahead(subject: Subject) -> Ahead | None:
     if subject.reading.mode != "full" or not layers_read(subject):
         return None
     from i2s_spec.layout_inference.evidence import layout_evidence
-    from i2s_spec.schema.dialect import CANONICAL
 
     try:
         return Ahead(layout_evidence(subject.file, CANONICAL.code_map, layers=LAYERS))
@@ -69,8 +70,6 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     survey = subject.survey
     if survey is None or not len(survey):
         return None
-    from i2s_spec.schema.dialect import CANONICAL
-
     code_map = weight_code_map(subject)
     ahead = layout_ahead(subject) if code_map == CANONICAL.code_map else None
     if ahead is not None:
@@ -146,8 +145,6 @@ def _magnitudes(subject: Subject, tensor: Tensor) -> memoryview[int] | None:
     """Return the magnitudes of each row of floats added up, uint32, the largest 2^19; None where one is infinite or
     NaN.
     """
-    from array import array
-
     from i2s_spec.codec import _floats
     from i2s_spec.codec.isa import chosen, table
 

@@ -29,14 +29,12 @@ class OwnRecords:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self._decode = architecture_view(subject).keys.decoded
-        self.places: dict[str, int] = {}
-        for i, name in subject.key_names():
-            self.places.setdefault(name.decode("utf-8", "surrogateescape"), i)
+        index = subject.file.index
+        self.places = index.key_places
         self.tensors: dict[str, NamedTensor] = {}
-        for i, name in subject.tensor_names():
-            info = subject.file.index.tensor(i)
-            found = NamedTensor(i, (*info.ne, 1, 1, 1, 1)[:4], len(info.ne), info.type)
-            self.tensors.setdefault(name.decode("utf-8", "surrogateescape"), found)
+        for name, i in index.tensor_places.items():
+            info = index.tensor(i)
+            self.tensors[name] = NamedTensor(i, (*info.ne, 1, 1, 1, 1)[:4], len(info.ne), info.type)
 
     def label(self, name: str) -> str:
         """Return the type of a key that exists, in the usual notation."""
@@ -55,7 +53,7 @@ class OwnRecords:
         """Return the bytes of a value, or of the number of keys if there is none."""
         if name not in self.places:
             return KEY_COUNT_SPAN
-        return self.subject.file.metadata.by_index(self.places[name]).value_span
+        return self.subject.file.index.key(self.places[name]).value_span
 
     def name_span(self, name: str) -> Span:
         """Return the bytes of a tensor's name."""

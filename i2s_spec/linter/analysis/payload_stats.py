@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.codec.observation import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
+from i2s_spec.gguf.source import chunks
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import BLOCK, extent_anomalies, holes
 from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, SCALES, BlockLayout, GroupScale
@@ -280,7 +281,6 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
             continue
         from i2s_spec.codec.blocks import observe_row_scales
         from i2s_spec.codec.native import count_codes
-        from i2s_spec.gguf.source import chunks
 
         payload = prod(other.ne) // CODES_PER_BYTE
         odd, first = 0, -1

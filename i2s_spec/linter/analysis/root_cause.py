@@ -14,6 +14,7 @@ from i2s_spec.linter.analysis.checkpoint_facts import common_prefix
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.schema import limits
+from i2s_spec.schema.faults import order_prefix
 
 #: How the names of nearly all tensors of models without experts begin.
 _ORDINARY: Final = ("blk.", "token_embd.", "output")
@@ -138,7 +139,6 @@ def _are_codes(subject: Subject, i: int) -> bool:
     import numpy as np
 
     from i2s_spec.codec.encoding import FLOAT_WORDS, widened
-    from i2s_spec.schema.faults import order_prefix
 
     tensor = subject.file.tensors.by_index(i)
     if tensor.kind not in FLOAT_WORDS or tensor.span.stop > subject.file.size:

@@ -6,12 +6,14 @@ The thresholds are stated here, once, with their reasons. The 28 bytes after the
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, MutableSequence
 from math import isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
+from i2s_spec.inspect.survey import leftovers
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import USUAL
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
@@ -155,8 +157,6 @@ def _unused(data: bytes) -> int:
 
 def halves(head: bytes) -> tuple[float, float]:
     """Return the first two bytes as a float16 in either order."""
-    import struct
-
     return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
 
 
@@ -220,6 +220,4 @@ def stale_tails(subject: Subject) -> Leftovers | None:
     anomalies, survey = payload_anomalies(subject), subject.payloads
     if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
         return None
-    from i2s_spec.inspect.survey import leftovers
-
     return leftovers(subject.file, survey, anomalies.placed)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import isfinite, prod
 from typing import Final
 
-from i2s_spec.errors import TrustedText, counted
+from i2s_spec.errors import TrustedText, counted, quote
 from i2s_spec.linter.analysis.conditions import (
     adapters,
     adapters_with_base,
@@ -20,8 +20,8 @@ from i2s_spec.linter.analysis.conditions import (
     importance_matrices,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.own_keys import NamedTensor, OwnRecords, own
-from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
+from i2s_spec.linter.analysis.own_keys import NamedTensor, own
+from i2s_spec.linter.rule import WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import BY_NAME
@@ -92,13 +92,25 @@ def adapter_alpha(subject: Subject) -> Iterator[Finding]:
 
 @analysis
 def _pairs(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
-    """Return the tensors of an adapter by the name of what they change, and by `.lora_a` and `.lora_b`."""
+    """Return the tensors of an adapter or an importance matrix by the name of the weight that they are about, and by the
+    ends of their names: `.lora_a` and `.lora_b`, `.in_sum2` and `.counts`.
+    """
+    of_adapter = adapters(subject)
     pairs: dict[str, dict[str, NamedTensor]] = {}
     for name, tensor in own(subject).tensors.items():
-        for end in kinds.LORA_ENDS:
-            if name.endswith(end):
-                pairs.setdefault(name.replace(end, ""), {})[end] = tensor
+        for end in kinds.LORA_ENDS if of_adapter else kinds.IMATRIX_ENDS:
+            if name.endswith(end):  # llama.cpp removes all occurrences from the names of an adapter
+                weight = name.replace(end, "") if of_adapter else name.removesuffix(end)
+                pairs.setdefault(weight, {})[end] = tensor
     return pairs
+
+
+def _halves(subject: Subject, ends: tuple[str, str]) -> Iterator[tuple[str, NamedTensor, str]]:
+    """Yield the pairs of which a half is missing: the name of the weight, the half that is there, the missing name."""
+    for name, pair in _pairs(subject).items():
+        if len(pair) == 1:
+            (end, there), = pair.items()  # fmt: skip
+            yield name, there, name + ends[1 - ends.index(end)]
 
 
 def _whole(subject: Subject) -> Iterator[tuple[str, NamedTensor, NamedTensor]]:
@@ -124,11 +136,8 @@ def adapter_pair_halved(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the adapter again.
     """
-    for name, pair in _pairs(subject).items():
-        if len(pair) == 1:
-            (end, there), = pair.items()  # fmt: skip
-            missing = next(each for each in kinds.LORA_ENDS if each != end)
-            yield adapter_pair_halved.at(subject.name_span(there.row), want=name + missing, name=name)
+    for name, there, missing in _halves(subject, kinds.LORA_ENDS):
+        yield adapter_pair_halved.at(subject.name_span(there.row), want=missing, name=name)
 
 
 @rule("M205", "adapter-rank", "the matrices of {name} do not fit each other: {a} and {b} have ranks {got} and {want}",
@@ -186,14 +195,15 @@ def adapter_stray_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the adapter without these tensors.
     """
-    strays = [
-        (name, tensor)
-        for name, tensor in own(subject).tensors.items()
-        if not name.endswith((*kinds.LORA_ENDS, kinds.NORM_END))
-    ]
+    yield from _strays(subject, adapter_stray_tensor, (*kinds.LORA_ENDS, kinds.NORM_END))
+
+
+def _strays(subject: Subject, made: Rule, ends: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield the finding of a rule on tensors whose names have none of these ends."""
+    found = own(subject)
+    strays = [name for name in found.tensors if not name.endswith(ends)]
     if strays:
-        name, tensor = strays[0]
-        yield adapter_stray_tensor.at(subject.name_span(tensor.row), name=name, count=len(strays))
+        yield made.at(found.name_span(strays[0]), name=strays[0], count=len(strays))
 
 
 @rule("M208", "adapter-without-effect", "{why}: loaded beside a model, {what}", severity=WARNING, clause="3.9",
@@ -258,8 +268,6 @@ def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
 
 def _what(words: str, *names: str) -> TrustedText:
     """Words of ours with quoted texts of the file in them."""
-    from i2s_spec.errors import quote
-
     return TrustedText(words.format(*(quote(name, 64) for name in names)))
 
 
@@ -286,17 +294,6 @@ def imatrix_key(subject: Subject) -> Iterator[Finding]:
         yield imatrix_key.at(span, got=TrustedText(f"of type {got}"), key=key, want=TrustedText(f"reads only {want}"))
 
 
-@analysis
-def _sums(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
-    """Return the tensors of an importance matrix by the name of the weight, and by `.in_sum2` and `.counts`."""
-    pairs: dict[str, dict[str, NamedTensor]] = {}
-    for name, tensor in own(subject).tensors.items():
-        for end in kinds.IMATRIX_ENDS:
-            if name.endswith(end):
-                pairs.setdefault(name.removesuffix(end), {})[end] = tensor
-    return pairs
-
-
 @rule("M222", "imatrix-tensor", "no pairs of sums and counts: {what}", clause="3.9", when=importance_matrices)
 def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
     """The tensors of an importance matrix are not pairs of sums and counts.
@@ -309,17 +306,14 @@ def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the file again with llama-imatrix.
     """
-    pairs = _sums(subject)
     if not subject.file.index.tensors:
-        yield imatrix_tensor.at(
-            TENSOR_COUNT_SPAN, what=TrustedText("there are no tensors, so it says nothing of any weight")
-        )
-    for name, pair in pairs.items():
+        what = TrustedText("there are no tensors, so it says nothing of any weight")
+        yield imatrix_tensor.at(TENSOR_COUNT_SPAN, what=what)
+    for name, there, missing in _halves(subject, kinds.IMATRIX_ENDS):
+        what = _what("the sums and counts of {} are not a pair: {} is missing", name, missing)
+        yield imatrix_tensor.at(subject.name_span(there.row), what=what)
+    for name, pair in _pairs(subject).items():
         if len(pair) == 1:
-            (end, there), = pair.items()  # fmt: skip
-            missing = next(each for each in kinds.IMATRIX_ENDS if each != end)
-            what = _what("the sums and counts of {} are not a pair: {} is missing", name, name + missing)
-            yield imatrix_tensor.at(subject.name_span(there.row), what=what)
             continue
         for end, tensor in pair.items():
             if tensor.type != _F32:
@@ -327,9 +321,8 @@ def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
                 yield imatrix_tensor.at(subject.info_span(tensor.row, "type"), what=what)
         sums, counts = (prod(pair[end].ne) for end in kinds.IMATRIX_ENDS)
         if counts == 0 or sums % counts:
-            what = _what(
-                f"{{}} has {counted(sums, 'sum')} and {counted(counts, 'count')}, which do not divide them", name
-            )
+            words = f"{{}} has {counted(sums, 'sum')} and {counted(counts, 'count')}, which do not divide them"
+            what = _what(words, name)
             yield imatrix_tensor.at(subject.info_span(pair[".counts"].row, "ne"), what=what)
 
 
@@ -344,10 +337,7 @@ def imatrix_stray_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the file again with llama-imatrix.
     """
-    strays = [(n, t) for n, t in own(subject).tensors.items() if not n.endswith(kinds.IMATRIX_ENDS)]
-    if strays:
-        name, tensor = strays[0]
-        yield imatrix_stray_tensor.at(subject.name_span(tensor.row), name=name, count=len(strays))
+    yield from _strays(subject, imatrix_stray_tensor, kinds.IMATRIX_ENDS)
 
 
 def imatrix_read(subject: Subject) -> bool:
@@ -369,7 +359,7 @@ def imatrix_value(subject: Subject) -> Iterator[Finding]:
     Fix: compute the matrix again, with a model that gives finite logits.
     """
     left = subject.file.size  # tensors that share bytes could ask for any number
-    for name, pair in _sums(subject).items():
+    for name, pair in _pairs(subject).items():
         for end in kinds.IMATRIX_ENDS:
             tensor = subject.file.tensors.by_index(pair[end].row) if end in pair else None
             if tensor is None or tensor.number != _F32 or tensor.span.stop > subject.file.size:
@@ -461,12 +451,8 @@ def control_vector_key(subject: Subject) -> Iterator[Finding]:
         if key not in found.places:
             yield control_vector_key.at(found.value_span(key), got=TrustedText("missing"), key=TrustedText(key),
                                         want=TrustedText(want))  # fmt: skip
-    count, key = _layers(found), "controlvector.layer_count"
-    if count is not None and count != len(found.tensors):
+    key = "controlvector.layer_count"
+    count = found.value(key)
+    if isinstance(count, int) and count != len(found.tensors):
         want = f"there {'is' if len(found.tensors) == 1 else 'are'} {counted(len(found.tensors), 'tensor')}"
         yield control_vector_key.at(found.value_span(key), got=count, key=TrustedText(key), want=TrustedText(want))
-
-
-def _layers(found: OwnRecords) -> int | None:
-    value = found.value("controlvector.layer_count")
-    return value if isinstance(value, int) else None

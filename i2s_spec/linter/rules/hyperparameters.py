@@ -12,6 +12,7 @@ from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
+    declared_or_known_models,
     known_models,
     ternary_by_type_or_key,
     ternary_embedding_models,
@@ -35,14 +36,15 @@ def _words(value: Any) -> Any:
     return TrustedText(f"{value:g}") if isinstance(value, float) else value
 
 
-def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
-    """Yield the keys of sizes and of the graph that have a usable value, with the value."""
-    for name in known.keys.places:
-        key = known.model.keys.get(name)
-        if key is not None and name.startswith(f"{known.name}."):
-            value = known.keys.value(name)
-            if value is not None:
-                yield key, value
+@analysis
+def _usable_values(subject: Subject) -> list[tuple[Key, Any]]:
+    """Return the keys of sizes and of the graph that have a usable value, with the value; none of other architectures."""
+    known = architecture_view(subject)
+    if not known.is_declared:
+        return []
+    declared, value = known.keys.declared, known.keys.value
+    named = (name for name in known.keys.places if name.startswith(f"{known.name}.") and name in declared)
+    return [(declared[name], found) for name in named if (found := value(name)) is not None]
 
 
 _ROPE_BASE: Final = ".rope.freq_base"
@@ -50,11 +52,6 @@ _ROPE_BASE: Final = ".rope.freq_base"
 DEFAULT_ROPE_BASE: Final = 10000.0
 #: Keys whose list of values applies to the declared graphs only; other architectures may have other values.
 _OPEN: Final = (".hidden_activation",)
-
-
-def models_with_sizes(subject: Subject) -> bool:
-    """models of an architecture that llama.cpp has, or that is declared here"""
-    return declared_models(subject) or known_models(subject)
 
 
 def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
@@ -73,7 +70,7 @@ def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
     return None
 
 
-@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=models_with_sizes,
+@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=declared_or_known_models,
       provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
 def key_value(subject: Subject) -> Iterator[Finding]:
     """A key has a value that is impossible for any model.
@@ -87,7 +84,7 @@ def key_value(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     reported = set()
-    for key, value in _usable_values(known) if known.is_declared else ():
+    for key, value in _usable_values(subject):
         wrong = _impossible(key, value)
         if wrong is not None:
             reported.add(key.name)
@@ -109,7 +106,7 @@ def key_value(subject: Subject) -> Iterator[Finding]:
             yield key_value.at(span, got=_words(value), want=want, key=TrustedText(name)).at_most(ceiling(subject))
 
 
-@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=models_with_sizes)
+@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=declared_or_known_models)
 def layer_array_length(subject: Subject) -> Iterator[Finding]:
     """The length of an array with one number for each layer is not the number of layers.
 
@@ -164,8 +161,8 @@ def condition_broken(subject: Subject) -> Iterator[Finding]:
         return
     reported = set()
     for other in (key_value, heads_do_not_fill, head_groups, rope_dimensions, experts_used):
-        reported |= {finding.details.get("key") or finding.span.path for finding in other.findings(subject)}
-        reported |= {finding.span for finding in other.findings(subject)}
+        for finding in other.findings(subject):
+            reported |= {finding.details.get("key") or finding.span.path, finding.span}
     metadata = subject.file.metadata
     for each in broken:
         spans = [metadata.entry(key).value_span for key in each.keys if key in metadata]
@@ -355,7 +352,7 @@ def unusual_value(subject: Subject) -> Iterator[Finding]:
     Fix: write the value from the config.json of the model.
     """
     known = architecture_view(subject)
-    for key, value in _usable_values(known):
+    for key, value in _usable_values(subject):
         items = [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, int | float)]
         if key.unusual is None or not items or _impossible(key, value) is not None:
             continue

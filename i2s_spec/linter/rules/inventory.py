@@ -7,13 +7,13 @@ whether they were converted correctly.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, layer_of, stripped
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, stripped
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
     known_models,
@@ -26,6 +26,7 @@ from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
 from i2s_spec.schema.inventory import ROLES, TensorSpec
 from i2s_spec.schema.keys import EXPECTED, FILE_TYPE_I2_S, REQUIRED
@@ -132,19 +133,16 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
         mild = ceiling(subject)
         if loader is not None and not known.is_bitnet and name not in misplaced and loader.table.knows_tensor(name):
             mild = WARNING
-        others = f"; {misplaced[name]}" if name in misplaced else _others(name, known, loader)
-        yield tensor_unknown.at(
-            subject.name_span(row.i),
-            name=name,
-            arch=TrustedText(quote(known.name, bare=True)),
-            others=TrustedText(others),
-        ).at_most(mild)
+        others = f"; {misplaced[name]}" if name in misplaced else _others(row, known, loader)
+        arch = TrustedText(quote(known.name, bare=True))
+        finding = tensor_unknown.at(subject.name_span(row.i), name=name, arch=arch, others=TrustedText(others))
+        yield finding.at_most(mild)
 
 
-def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> str:
+def _others(row: Row, known: ArchitectureView, loader: LoaderView | None) -> str:
     """Why a tensor is unknown, in words: what has it, or what rules it out."""
-    spec = known.declaration(name)
-    if spec is not None and not known.takes(spec, layer_of(name)):
+    name, spec = row.name, row.spec
+    if spec is not None and not known.takes(spec, row.layer):
         return "; expert_count excludes it" if spec.when in ("dense", "experts") else "; layers of this kind have none"
     others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
     names = list(dict.fromkeys(others))
@@ -162,7 +160,7 @@ def _wrong_shapes(subject: Subject) -> list[WrongShape]:
     named = {each.name for each in found}
     checked = set() if loader is None else loader.shapes_known
     for row, ne in _declared_shapes(known):
-        if row.name not in named and row.name not in checked and stripped(row.ne) != stripped(ne):
+        if row.name not in named and row.name not in checked and row.ne != ne and stripped(row.ne) != stripped(ne):
             from i2s_spec.linter.analysis import loader_differences
 
             assert row.spec is not None
@@ -447,24 +445,16 @@ def float_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
     loader = loader_view(subject)
     for each in () if loader is None else loader.wrong_types:
-        spec = known.declaration(each.name)
-        half = (
-            spec is not None and each.got in spec.types
-        )  # forks that know the models of bitnet-embedding read F16 norms
-        of_activations = each.got in NOT_WEIGHTS and len(known.present[each.name].ne) > 1  # G415
-        vector = each.got == "I2_S" and len(known.present[each.name].ne) < 2
+        row = known.present[each.name]
+        # Forks that know the models of bitnet-embedding read F16 norms.
+        half = row.spec is not None and each.got in row.spec.types
+        of_activations = each.got in NOT_WEIGHTS and len(row.ne) > 1  # G415
+        vector = each.got == "I2_S" and len(row.ne) < 2
         if each.name not in reported and not half and not vector and not of_activations:
             yield float_type.at(
                 subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
                 role=TrustedText(f"an operand of ggml's {each.operation}"),
             ).at_most(ceiling(subject))  # fmt: skip
-
-
-def _has_groups(kind: str) -> bool:
-    """Whether a type has a scale for each group of weights."""
-    from i2s_spec.schema.blocks import BLOCK_LAYOUTS
-
-    return kind in BLOCK_LAYOUTS
 
 
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
@@ -491,7 +481,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types and row.number not in subject.second_readings:
             reason = "no published model has this type here"
-        if reason and not _has_groups(row.type):
+        if reason and row.type not in BLOCK_LAYOUTS:  # rows of types with a scale for each group can be read
             yield embedding_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(row.spec.usual), name=row.name,
                 reason=TrustedText(reason),
@@ -545,10 +535,8 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
     if len(counts) > 1:
         rarest = min(counts, key=lambda kind: (counts[kind], kind))
         row = next(row for row in known.projections() if row.type == rarest)
-        words = TrustedText(
-            ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items(), key=lambda each: -each[1]))
-        )
-        yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
+        words = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+        yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=TrustedText(words), want=1)
 
 
 def of_architecture_bitnet(subject: Subject) -> bool:
@@ -574,59 +562,6 @@ def scale_twice(subject: Subject) -> Iterator[Finding]:
             other = known.present.get(row.name.removesuffix(".scale") + ".weight")
             if other is not None and other.type == "I2_S":
                 yield scale_twice.at(subject.name_span(row.i), name=row.name, other=other.name)
-
-
-#: Norms of Gemma that converters store as w + 1; the others are stored unchanged.
-_GEMMA_NORMS: Final = ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight")
-#: Lowest mean of gains that are near or above 1.
-_LEAST_MEAN: Final = 0.25
-
-
-def _mean(known: ArchitectureView, row: Row) -> float | None:
-    """Return the mean of the first values of a norm, or None if the file does not have them."""
-    code = {"F16": "e", "F32": "f"}.get(row.type)
-    if code is None or len(row.ne) != 1 or not row.ne[0] or row.i < 0:
-        return None
-    tensor = known.file.tensors.by_index(row.i)
-    count = min(row.ne[0], 1024)
-    start, size = tensor.span.start, count * (4 if code == "f" else 2)
-    if start + size > known.file.size:
-        return None
-    import struct
-
-    prefix = order_prefix(known.file.byte_order)
-    values: tuple[float, ...] = struct.unpack(f"{prefix}{count}{code}", known.file.source.read(start, size))
-    return sum(values) / count
-
-
-def gains_less_one(subject: Subject) -> bool:
-    """models of architecture gemma3"""
-    return declared_models(subject) and architecture_view(subject).model.gains_less_one
-
-
-@rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
-      "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
-      when=gains_less_one)  # fmt: skip
-def gemma_norm(subject: Subject) -> Iterator[Finding]:
-    """Norms of a Gemma model seem to be stored without the 1 that is added to them.
-
-    Why: Gemma multiplies by 1 + w, but graphs multiply by the stored value, so converters add 1. Without this every
-    hidden state is almost zero. Norms on the inputs of projections are stored unchanged.
-
-    Example: a gemma3 file whose attn_norm has a mean of 0.02.
-
-    Fix: convert the model again, or add 1 to its own norms (not to those on the inputs of projections).
-    """
-    known = architecture_view(subject)
-    rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
-    means = [_mean(known, row) for row in rows]
-    if means and all(mean is not None and abs(mean) < _LEAST_MEAN for mean in means) and means[0] is not None:
-        start = known.file.tensors.by_index(rows[0].i).span
-        stop = min(start.stop, known.file.size)
-        span = start._replace(stop=stop)
-        yield gemma_norm.at(
-            span, got=TrustedText(f"{means[0]:.3g}"), want=TrustedText("about 1 or more"), name=rows[0].name
-        )
 
 
 #: Kinds of vocabularies, in words.
@@ -718,18 +653,16 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     row = known.present.get("blk.0.attn_q.weight")
     if row is not None:
-        yield permutation_uncertain.at(
-            subject.name_span(row.i),
-            got=TrustedText("neighbors"),
-            want=TrustedText("halves"),
-            name=row.name,
-            arch=TrustedText(known.name),
-        )
+        got, want = TrustedText("neighbors"), TrustedText("halves")
+        span, arch = subject.name_span(row.i), TrustedText(known.name)
+        yield permutation_uncertain.at(span, got=got, want=want, name=row.name, arch=arch)
 
 
 # --- gains of norms --------------------------------------------------------------------------------------------------
 
-#: How many norms are examined, evenly spread, how many are needed, and how many values of each.
+#: Norms of Gemma that converters store as w + 1; the others are stored unchanged.
+_GEMMA_NORMS: Final = ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight")
+#: How many norms of other models are examined, evenly spread, how many are needed, and how many values of each.
 NORMS: Final = 8
 ENOUGH: Final = 4
 VALUES: Final = 1024
@@ -738,30 +671,55 @@ MEAN: Final = 0.25
 NEGATIVE: Final = 0.2
 
 
+def _gains(subject: Subject, rows: Iterable[Row]) -> list[tuple[Row, tuple[float, ...]]]:
+    """Return norms with their first values; without those that are no vector of F32 or F16, or not whole in the file."""
+    file, chosen = subject.file, []
+    for row in rows:
+        if row.i >= 0 and row.type in ("F32", "F16") and len(row.ne) == 1 and row.ne[0]:  # other parts are not read
+            start, count = file.tensors.by_index(row.i).span.start, min(row.ne[0], VALUES)
+            form = f"{order_prefix(file.byte_order)}{count}{'f' if row.type == 'F32' else 'e'}"
+            if start + struct.calcsize(form) <= file.size:
+                chosen.append((row, start, form))
+    subject.prefetch((start, start + struct.calcsize(form)) for _, start, form in chosen)
+    return [(row, struct.unpack(form, file.source.read(start, struct.calcsize(form)))) for row, start, form in chosen]
+
+
+def gains_less_one(subject: Subject) -> bool:
+    """models of architecture gemma3"""
+    return declared_models(subject) and architecture_view(subject).model.gains_less_one
+
+
+@rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
+      "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
+      when=gains_less_one)  # fmt: skip
+def gemma_norm(subject: Subject) -> Iterator[Finding]:
+    """Norms of a Gemma model seem to be stored without the 1 that is added to them.
+
+    Why: Gemma multiplies by 1 + w, but graphs multiply by the stored value, so converters add 1. Without this every
+    hidden state is almost zero. Norms on the inputs of projections are stored unchanged.
+
+    Example: a gemma3 file whose attn_norm has a mean of 0.02.
+
+    Fix: convert the model again, or add 1 to its own norms (not to those on the inputs of projections).
+    """
+    known = architecture_view(subject)
+    rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
+    means = [sum(values) / len(values) for _, values in _gains(subject, rows)]
+    if means and len(means) == len(rows) and all(abs(mean) < MEAN for mean in means):
+        span = known.file.tensors.by_index(rows[0].i).span
+        span = span._replace(stop=min(span.stop, known.file.size))
+        want = TrustedText("about 1 or more")
+        yield gemma_norm.at(span, got=TrustedText(f"{means[0]:.3g}"), want=want, name=rows[0].name)
+
+
 @analysis
 def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     """Return some norms with their first values; empty if each would need its own request in a sample."""
-    known = architecture_view(subject)
     if subject.ranges_are_few:
         return []
-    own = (row for row in known.ternary_model_rows if row.i >= 0)  # other parts are not read
-    rows = [row for row in own if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
-    step = max(1, len(rows) // NORMS)
-    chosen = []
-    for row in rows[::step][:NORMS]:
-        start, count = known.file.tensors.by_index(row.i).span.start, min(row.ne[0], VALUES)
-        if count and start + 4 * count <= known.file.size:
-            chosen.append((row, start, count))
-    subject.prefetch((start, start + 4 * count) for _, start, count in chosen)
-    found = []
-    for row, start, count in chosen:
-        data = known.file.source.read(start, 4 * count)
-        found.append((row, tuple(numbers("f", data, known.file.byte_order))))
-    return found
-
-
-def _is_norm(row: Row) -> bool:
-    return row.spec is not None and row.spec.role == "norm"
+    own = (row for row in architecture_view(subject).ternary_model_rows if row.i >= 0 and row.type == "F32")
+    rows = [row for row in own if len(row.ne) == 1 and row.spec is not None and row.spec.role == "norm"]
+    return _gains(subject, rows[:: max(1, len(rows) // NORMS)][:NORMS])
 
 
 def norms_read(subject: Subject) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.strings import is_utf8
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, NO_DATA_START, NOTE, PLACE_UNKNOWN, WARNING, Finding, Fix, raised, rule
@@ -130,14 +131,8 @@ def key_not_ascii(subject: Subject) -> Iterator[Finding]:
     Fix: write the key in ASCII.
     """
     for i, name in subject.odd_keys:
-        if not name.isascii() and _is_utf8(name):
+        if not name.isascii() and is_utf8(name):
             yield key_not_ascii.at(subject.key_span(i), key=name)
-
-
-def _is_utf8(name: bytes) -> bool:
-    from i2s_spec.gguf.strings import is_utf8  # few files have unusual names
-
-    return is_utf8(name)
 
 
 @rule("G206", "key-control-character", "key {key} contains a control character", clause="2.4",
@@ -208,7 +203,7 @@ def key_not_utf8(subject: Subject) -> Iterator[Finding]:
     Fix: write the key in ASCII.
     """
     for i, name in subject.odd_keys:
-        if not name.isascii() and not _is_utf8(name):
+        if not name.isascii() and not is_utf8(name):
             yield key_not_utf8.at(subject.key_span(i), key=name)
 
 

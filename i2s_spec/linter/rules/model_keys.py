@@ -1,11 +1,10 @@
 """Rules about the keys of a model: which ones it has, their types and names, and those that declare a rotation."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import declared_models, known_models, ternary_by_type_or_key
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_table, loader_view, refuses
@@ -72,25 +71,8 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     ).at_most(None if certain else WARNING)  # fmt: skip
 
 
-@cache
-def _of_rotations() -> frozenset[str]:
-    """Keys that any architecture may have and none needs; few files have such a key without another declaration."""
-    return frozenset(key.name for key in KEYS)
-
-
-def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
-    """Missing keys, each with the row of the same key of another architecture, if there is one."""
-    found: dict[str, tuple[int, bytes]] = {}
-    if not missing:
-        return found
-    suffixes = {name.removeprefix(known.name).encode(): name for name in missing if name.startswith(known.name)}
-    index = known.file.index
-    for i in range(index.keys):
-        name = index.key(i).name
-        for suffix, key in suffixes.items():
-            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
-                found[key] = i, name
-    return found
+#: Keys of a rotation, which any architecture may have and none needs.
+_OF_ROTATIONS: Final = frozenset(key.name for key in KEYS)
 
 
 @analysis
@@ -107,6 +89,19 @@ def _missing(subject: Subject) -> list[str]:
     if loader is not None:
         missing += [name for name in loader.missing_keys if not name.startswith("tokenizer.")]
     return list(dict.fromkeys(missing))
+
+
+@analysis
+def _foreign(subject: Subject) -> dict[str, tuple[int, bytes]]:
+    """Return the missing keys of which the file has that of another architecture, each with the row and name of that."""
+    found: dict[str, tuple[int, bytes]] = {}
+    own = subject.architecture
+    suffixes = {name.removeprefix(own).encode(): name for name in _missing(subject) if name.startswith(own)}
+    for i, name in subject.key_names() if suffixes else ():
+        for suffix, key in suffixes.items():
+            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
+                found[key] = i, name
+    return found
 
 
 def holds_model(subject: Subject) -> bool:
@@ -129,10 +124,9 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if _ARCHITECTURE not in known.keys.places:
         yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE), by=TrustedText(""))
-    missing, loader = _missing(subject), loader_view(subject)
-    foreign = _foreign(known, missing)
-    for name in missing:
-        if name not in foreign:
+    loader = loader_view(subject)
+    for name in _missing(subject):
+        if name not in _foreign(subject):
             by = refuses(subject) if loader is not None and name in loader.missing_keys else TrustedText("")
             yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name), by=by).at_most(ceiling(subject))
 
@@ -171,17 +165,18 @@ def key_type(subject: Subject) -> Iterator[Finding]:
     for i in index.keys_named({each.encode("utf-8", "surrogateescape") for each in declared}):
         name = index.key(i).name
         key = declared.get(name.decode("utf-8", "surrogateescape"))
-        if key is None or name == b"general.alignment" or known.keys.label(i) in key.types:
+        label = index.key(i).label
+        if key is None or name == b"general.alignment" or label in key.types:
             continue
         if known.architecture is None and key.name.startswith(f"{known.name}."):
             continue  # the table knows these
-        of_document = known.keys.label(i) == key.document
+        of_document = label == key.document
         reported.add(i)
         if of_document and subject.by_document:
             continue
-        got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
+        got = TrustedText(f"a value of type {label}" + _DOCUMENT * of_document)
         finding = key_type.at(index.key(i).type_span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
-        tolerated = known.keys.label(i) in key.tolerated and not subject.has_i2s
+        tolerated = label in key.tolerated and not subject.has_i2s
         yield finding.at_most(WARNING if tolerated or not READ_BY_LOADERS.intersection(key.readers) else None)
     for wrong in () if loader is None else loader.wrong_keys:
         if wrong.i not in reported:
@@ -246,12 +241,12 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     count, first, loader = 0, None, loader_view(subject)
     read = () if loader is None else loader.keys
-    foreign = _foreign(known, _missing(subject))  # all keys with this prefix are misnamed
-    others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
+    # All keys with the prefix of another architecture are misnamed.
+    others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in _foreign(subject).items()}
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():
         key = name.decode("utf-8", "surrogateescape")
-        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations() or key in read:
+        if key in known.keys.declared or name.startswith(spoken_of) or key in _OF_ROTATIONS or key in read:
             continue
         count += 1
         first = first or (i, name)
@@ -271,8 +266,7 @@ def foreign_prefix(subject: Subject) -> Iterator[Finding]:
 
     Fix: rename the keys together with the architecture.
     """
-    known = architecture_view(subject)
-    for key, (i, name) in _foreign(known, _missing(subject)).items():
+    for key, (i, name) in _foreign(subject).items():
         yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
 
 

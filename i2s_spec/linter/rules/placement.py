@@ -13,6 +13,7 @@ from i2s_spec.gguf.placement import Placement
 from i2s_spec.gguf.source import Source, affordable
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
+from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, Severity, Stops, WeightUse, rule
 from i2s_spec.linter.rules.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
@@ -469,19 +470,13 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch the file again and compare its checksum.
     """
-    for row, start, stop in _zero_runs(subject) if subject.survey is None else _seen_zero_runs(subject):
+    # The survey leaves out holes of the file, which have their own rule.
+    seen = ((region.row, region.start, region.stop) for region in payload_anomalies(subject).zero_regions)
+    for row, start, stop in _zero_runs(subject) if subject.survey is None else seen:
         span = Span(start, stop, f"data[{row}]")
         ternary = subject.file.index.tensor(row).type == I2_S.number
         what = TrustedText("; in I2_S a zero byte is four weights of -1" if ternary else "")
         yield zero_run.at(span, got=stop - start, name=subject.name(row), what=what)
-
-
-def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
-    """Run of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
-    from i2s_spec.linter.analysis.payload_stats import payload_anomalies
-
-    for region in payload_anomalies(subject).zero_regions:
-        yield region.row, region.start, region.stop
 
 
 def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:

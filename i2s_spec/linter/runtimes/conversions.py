@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.recipes import CHAT_TEMPLATE
 from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.runtimes import devices, evidence
 from i2s_spec.linter.runtimes.forms import FileForm
@@ -359,8 +360,6 @@ def cautions(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     :param path: of the file
     """
-    from i2s_spec.gguf.reader import open as open_file
-
     with open_file(path) as file:
         if file.fault is not None:
             return ()

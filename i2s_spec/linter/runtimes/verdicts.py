@@ -44,13 +44,13 @@ DEPENDS: Final = "depends on the machine"
 NOTHING: Final = "-"
 
 #: The verdict on loading for each effect of a reason, the worst last; and on computing.
-_LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
-_COMPUTES: Final = {
+LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
+COMPUTES: Final = {
     "right": CORRECTLY, "likely": EXPECTED, "cpu": DEPENDS, "ran": NOT_COMPARED, "doubt": NOT_TRIED, "wrong": WRONGLY,
 }  # fmt: skip
 
 #: Effects, the most severe first.
-_WEIGHTS: Final = (*reversed(_LOADS), *reversed(_COMPUTES), "note")
+_WEIGHTS: Final = (*reversed(LOADS), *reversed(COMPUTES), "note")
 
 #: The titles of the table's columns.
 COLUMNS: Final = ("runtime", "loads", "computes", "devices", "why")
@@ -150,7 +150,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
             found.append(Reason(f"it reads the checkpoint that `{runtime.after}` writes", runtime.source, "option"))
         return _worst(runtime, found)
     found = [*header_checks.reasons(subject, runtime, headers), *second]
-    stopped = any(reason.effect in _LOADS for reason in found)
+    stopped = any(reason.effect in LOADS for reason in found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
@@ -163,7 +163,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
-        stopped = any(reason.effect in _LOADS for reason in found)
+        stopped = any(reason.effect in LOADS for reason in found)
         architecture = subject.declared
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
@@ -184,7 +184,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
 
 def _claims(found: Iterable[Reason]) -> bool:
     """Whether a program loads the file."""
-    return not any(reason.effect in _LOADS for reason in found)
+    return not any(reason.effect in LOADS for reason in found)
 
 
 def _elsewhere(subject: Subject) -> Iterator[Reason]:
@@ -200,8 +200,8 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
     if not found:
         found = [Reason("nothing in its source contradicts the file", runtime.source, "note")]
     effects = {reason.effect for reason in found}
-    loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
-    computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), NOT_TRIED)
+    loads = next((word for effect, word in reversed(LOADS.items()) if effect in effects), YES)
+    computes = next((word for effect, word in reversed(COMPUTES.items()) if effect in effects), NOT_TRIED)
     if runtime.kind == "reader" or loads in (NO, CRASH, VOCABULARY):
         computes = NOTHING
     elif loads == NOT_TRIED:
