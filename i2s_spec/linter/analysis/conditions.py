@@ -16,6 +16,7 @@ from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
+from i2s_spec.linter.analysis.scales import in_layer
 from i2s_spec.schema import kinds
 from i2s_spec.schema.keys import FLOATS
 
@@ -153,7 +154,12 @@ def with_tokens(subject: Subject) -> bool:
     return architecture_view(subject).tokens is not None
 
 
-# --- payloads ---
+# --- tensors and payloads ---
+
+
+def with_i2s(subject: Subject) -> bool:
+    """files with I2_S tensors"""
+    return subject.has_i2s
 
 
 def i2s_read(subject: Subject) -> bool:
@@ -168,7 +174,8 @@ def layers_read(subject: Subject) -> bool:
     if reading == "none" or (reading == "sample" and subject.on_server) or subject.weights is not None:
         return False
     return subject.file.fault is None and any(
-        _is_in_layer(subject.name(row)) for row, _ in islice(subject.i2s(), LOOKED_AT)
+        (found := in_layer(subject.name(row))) is not None and found[1].startswith((b"attn_", b"ffn_"))
+        for row, _ in islice(subject.i2s(), LOOKED_AT)
     )
 
 
@@ -189,9 +196,3 @@ def float_queries_read(subject: Subject) -> bool:
 def queries_read(subject: Subject) -> bool:
     """files with I2_S matrices of layers, or with queries stored as floats, that are read, without a reference"""
     return layers_read(subject) or float_queries_read(subject)
-
-
-def _is_in_layer(name: bytes) -> bool:
-    """Whether a tensor's name is that of a matrix with a role in a layer."""
-    layer, _, role = name[4:].partition(b".")
-    return name.startswith(b"blk.") and layer.isdigit() and role.startswith((b"attn_", b"ffn_"))

@@ -7,6 +7,7 @@ count (`uncounted`), and the lenient reading of records behind them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 from math import prod
@@ -191,6 +192,20 @@ class Subject:
         """Index and name of every tensor info that could be read."""
         tensor = self.file.index.tensor
         return ((i, tensor(i).name) for i in range(self.file.index.tensors))
+
+    def repeated(self, *, tensors: bool) -> Iterator[tuple[int, bytes, int]]:
+        """Yield the keys, or names of tensors, that occur more than once: the second row, the name, how often."""
+        if self.file.index.all_differ(tensors=tensors):
+            return
+        named = self.tensor_names if tensors else self.key_names
+        counts = Counter(name for _, name in named())
+        met: set[bytes] = set()
+        for i, name in named():
+            if name in met:
+                yield i, name, counts.pop(name)
+                met.discard(name)
+            elif counts[name] > 1:
+                met.add(name)
 
     @cached_property
     def odd_keys(self) -> list[tuple[int, bytes]]:

@@ -306,6 +306,10 @@ def odd_groups(subject: Subject, topic: str) -> Iterator[tuple[OtherSurvey, Grou
         yield other, groups, GROUP_LAYOUTS[other.type]
 
 
+#: The types whose scales can be infinite or NaN.
+SCALES_CHECKED: Final = frozenset(name for name, scales in SCALES.items() if scales[0].form.mask)
+
+
 class ScalesNotFinite(NamedTuple):
     """The scales of a tensor that are infinite or NaN: how many, of how many that were read; and the first one: which of a
     block it is, the number of the block, or of the row that has it, and its row in the tensor."""
@@ -427,15 +431,11 @@ def examined_types(subject: Subject) -> ExaminedTypes | None:
             named[name] = None
             if len(READINGS.get(number, ())) < 2:  # else tensors differ
                 kinds[number] = name
-    examined = [name for name in named if name == I2_S.name or name in NUMBER_FORMS or _has_checked_scales(name)]
+    examined = [name for name in named if name == I2_S.name or name in NUMBER_FORMS or name in SCALES_CHECKED]
     free = [name for name in named if name not in examined and (name in SCALES or name in NUMPY_TYPES)]
     unknown = [name for name in named if name not in examined and name not in free]
     read = len(survey) + len(survey.others)
     return ExaminedTypes(tuple(examined), tuple(free), tuple(unknown), index.tensors - read)
-
-
-def _has_checked_scales(name: str) -> bool:
-    return name in SCALES and SCALES[name][0].form.mask > 0
 
 
 # --- equal payloads and equal rows -----------------------------------------------------------------------------------

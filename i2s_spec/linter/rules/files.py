@@ -52,14 +52,7 @@ def split_incomplete(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "G232",
-    "split-type",
-    "{key} has type {got}; loaders expect {want}",
-    clause="2.8",
-    cwe=843,
-    fix=Fix.UNSAFE,
-)
+@rule("G232", "split-type", "{key} has type {got}; loaders expect {want}", clause="2.8", cwe=843, fix=Fix.UNSAFE)
 def split_type(subject: Subject) -> Iterator[Finding]:
     """A key about splitting does not have the type that loaders expect.
 

@@ -15,6 +15,7 @@ from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.payload_stats import (
     FAR,
+    SCALES_CHECKED,
     ScalesNotFinite,
     block_span,
     far_apart,
@@ -23,7 +24,7 @@ from i2s_spec.linter.analysis.payload_stats import (
     scales_not_finite,
 )
 from i2s_spec.linter.rule import WARNING, Finding, WeightUse, When, rule
-from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def types_read(*names: str) -> When:
 
 
 groups_read = _with_numbers_of(GROUP_LAYOUTS, "ternary types other than I2_S")
-scales_read = _with_numbers_of(
-    (name for name, scales in SCALES.items() if scales[0].form.mask), "quantized tensors other than I2_S"
-)
+scales_read = _with_numbers_of(SCALES_CHECKED, "quantized tensors other than I2_S")
 
 
 def _share(part: int, whole: int) -> TrustedText:

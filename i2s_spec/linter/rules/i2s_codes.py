@@ -35,10 +35,6 @@ def _payload(tensor: TensorSurvey) -> Span:
     return tensor.span(0, tensor.payload_bytes)
 
 
-def _percent(share: float) -> TrustedText:
-    return TrustedText(f"{100 * share:.3g} %")
-
-
 @rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which has no meaning; the "
       "first is in byte {first} of its payload", clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def unused_code(subject: Subject) -> Iterator[Finding]:
@@ -56,16 +52,9 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
         if tensor.row in in_front:
             continue
         assert tensor.first_unused is not None
-        span = tensor.span(tensor.first_unused, tensor.first_unused + 1)
-        partly = TrustedText("" if tensor.complete else " in the part that was read")
-        yield unused_code.at(
-            span,
-            got=tensor.counts[3],
-            want=0,
-            name=tensor.name,
-            first=tensor.first_unused,
-            partly=partly,
-        )
+        first, partly = tensor.first_unused, TrustedText("" if tensor.complete else " in the part that was read")
+        span = tensor.span(first, first + 1)
+        yield unused_code.at(span, got=tensor.counts[3], want=0, name=tensor.name, first=first, partly=partly)
 
 
 @rule("I202", "foreign-code-map", "in I2_S tensor {name} code 3 occurs {got:time} and code {absent} "
@@ -215,14 +204,13 @@ def repeated_tensor(subject: Subject) -> Iterator[Finding]:
             yield repeated_tensor.at(_payload(tensor), other=one.name, name=tensor.name)
 
 
-def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterator[Finding]:
-    """One finding for all tensors of a topic, on the first, whose shares it gives."""
-    tensors = _tensors(subject, topic)
-    first = next(tensors, None)
-    if first is not None:
-        yield made.at(
-            _payload(first), got=_percent(first.shares[share]), name=first.name, tensors=1 + sum(1 for _ in tensors)
-        )
+def _one_for_all(subject: Subject, made: Rule, topic: str, **codes: int) -> Iterator[Finding]:
+    """Yield one finding for all tensors of a topic, on the first, with the shares of these codes."""
+    tensors = list(_tensors(subject, topic))
+    if tensors:
+        first = tensors[0]
+        shares = {name: TrustedText(f"{100 * first.shares[code]:.3g} %") for name, code in codes.items()}
+        yield made.at(_payload(first), name=first.name, tensors=len(tensors), **shares)
 
 
 @rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors}): latent "
@@ -238,7 +226,7 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
 
     Fix: make the weights ternary as the model's training did, then quantize.
     """
-    yield from _one_for_all(subject, no_zeros, "few_zeros", 1)
+    yield from _one_for_all(subject, no_zeros, "few_zeros", got=1)
 
 
 @rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors})",
@@ -253,7 +241,7 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
 
     Fix: compare with the checkpoint, and convert it again.
     """
-    yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", 1)
+    yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", got=1)
 
 
 @rule("I211", "lopsided-signs", "I2_S tensor {name} has {got:weight} of -1 and {plus} of +1 (tensors as far from "
@@ -268,13 +256,7 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
 
     Fix: look for the mistake in the converter.
     """
-    tensors = _tensors(subject, "lopsided")
-    first = next(tensors, None)
-    if first is not None:
-        yield lopsided_signs.at(
-            _payload(first), got=_percent(first.shares[0]), plus=_percent(first.shares[2]), name=first.name,
-            tensors=1 + sum(1 for _ in tensors),
-        )  # fmt: skip
+    yield from _one_for_all(subject, lopsided_signs, "lopsided", got=0, plus=2)
 
 
 @rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors "
@@ -289,7 +271,7 @@ def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
 
     Fix: nothing has to be done.
     """
-    yield from _one_for_all(subject, uncommon_zeros, "uncommon", 1)
+    yield from _one_for_all(subject, uncommon_zeros, "uncommon", got=1)
 
 
 #: The numbers of the float types whose values the survey examines.

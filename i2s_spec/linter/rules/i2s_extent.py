@@ -8,6 +8,8 @@ from math import isfinite, prod
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.placement import Placement, sound_shape
+from i2s_spec.gguf.source import affordable
+from i2s_spec.linter.analysis.conditions import with_i2s
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, WeightUse, rule
@@ -138,11 +140,6 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
             yield last
 
 
-def with_i2s(subject: Subject) -> bool:
-    """files with I2_S tensors"""
-    return subject.has_i2s
-
-
 @rule("I317", "writer-form", "the I2_S tensors ({got}) have the form of {program}: {words}; readers take other weights, and "
       "i2s convert makes a file in the usual form", clause="5.5", when=with_i2s,
       command="i2s convert {path} OUT.gguf --to canonical")  # fmt: skip
@@ -163,12 +160,8 @@ def form_of_a_writer(subject: Subject) -> Iterator[Finding]:
     if form is None:
         return
     rows = [row for row, _ in subject.i2s()]
-    finding = form_of_a_writer.at(
-        subject.info_span(rows[0], "type"),
-        got=len(rows),
-        program=TrustedText(form.program),
-        words=TrustedText(form.words),
-    )
+    span, program = subject.info_span(rows[0], "type"), TrustedText(form.program)
+    finding = form_of_a_writer.at(span, got=len(rows), program=program, words=TrustedText(form.words))
     yield finding.at_most(None if subject.lacks_tails else WARNING)
 
 
@@ -369,8 +362,6 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
 
 def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
     """Rows of I2_S tensors whose scales are not read because each would need a separate request."""
-    from i2s_spec.gguf.source import affordable
-
     ends = [
         (each.row, base + each.offset + each.size - TAIL_BYTES)
         for each in subject.placements

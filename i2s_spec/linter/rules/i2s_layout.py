@@ -15,7 +15,7 @@ from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import compared_with_reference, layers_read, queries_read
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.layout import code_counts, code_totals, query_order, weight_code_map, weight_layout
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 from i2s_spec.schema.keys import FLOATS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
@@ -304,15 +304,12 @@ def scale_differs(subject: Subject) -> Iterator[Finding]:
     for row, start, size, outcome in _outcomes(subject):
         if outcome.scale is not None:
             got, want = outcome.scale
-            how = _scale_words(subject, got, want)
-            span = Span(start + size, start + size + 4, f"data[{row}].tail.scale")
-            yield scale_differs.at(
-                span,
-                got=TrustedText(f"{got:.6g}"),
-                want=TrustedText(f"{want:.6g}"),
-                name=subject.name(row),
-                how=TrustedText(how),
+            shown = {"got": TrustedText(f"{got:.6g}"), "want": TrustedText(f"{want:.6g}")}
+            span, how = (
+                Span(start + size, start + size + 4, f"data[{row}].tail.scale"),
+                _scale_words(subject, got, want),
             )
+            yield scale_differs.at(span, **shown, name=subject.name(row), how=TrustedText(how))
 
 
 def _scale_words(subject: Subject, got: float, want: float) -> str:
@@ -337,16 +334,15 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
 
     Fix: give a reference with all tensors: the checkpoint's folder, or a GGUF file that was converted from it.
     """
-    found = _compared(subject)
+    yield from _left_out(subject, not_compared, _compared(subject))
+
+
+def _left_out(subject: Subject, made: Rule, found: Compared | FloatsCompared) -> Iterator[Finding]:
+    """Yield one finding for all tensors that could not be compared, on the first."""
     if found.left:
         row, reason = found.left[0]
-        yield not_compared.at(
-            subject.name_span(row),
-            got=len(found.left),
-            of=found.tensors,
-            name=subject.name(row),
-            reason=TrustedText(reason),
-        )
+        span, words = subject.name_span(row), TrustedText(reason)
+        yield made.at(span, got=len(found.left), of=found.tensors, name=subject.name(row), reason=words)
 
 
 @rule("I405", "floats-differ", "{got} of {of} values of tensor {name} differ from the reference, from value "
@@ -385,13 +381,4 @@ def floats_not_compared(subject: Subject) -> Iterator[Finding]:
 
     Fix: give a reference with all tensors, or check the remaining ones by other means.
     """
-    found = _compared_floats(subject)
-    if found.left:
-        row, reason = found.left[0]
-        yield floats_not_compared.at(
-            subject.name_span(row),
-            got=len(found.left),
-            of=found.tensors,
-            name=subject.name(row),
-            reason=TrustedText(reason),
-        )
+    yield from _left_out(subject, floats_not_compared, _compared_floats(subject))

@@ -333,10 +333,5 @@ def scale_in_front(subject: Subject) -> Iterator[Finding]:
         assert found is not None
         width = 2 if found.type == "float16" else 4
         zeros = f" and {counted(found.size - width, 'zero byte')}" if found.size > width else ""
-        yield scale_in_front.at(
-            tensor.span(0, found.size),
-            got=TrustedText(f"{found.scale:.6g}"),
-            name=tensor.name,
-            type=TrustedText(found.type),
-            zeros=TrustedText(zeros),
-        )
+        kind, span = TrustedText(found.type), tensor.span(0, found.size)
+        yield scale_in_front.at(span, got=_digits(found.scale), name=tensor.name, type=kind, zeros=TrustedText(zeros))

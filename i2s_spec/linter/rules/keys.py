@@ -104,20 +104,8 @@ def duplicate_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the intended value.
     """
-    if subject.file.index.all_differ(tensors=False):
-        return
-    counts: dict[bytes, int] = {}
-    for _, name in subject.key_names():
-        counts[name] = counts.get(name, 0) + 1
-    twice = {name for name, count in counts.items() if count > 1}
-    if not twice:
-        return
-    met: set[bytes] = set()
-    for i, name in subject.key_names():
-        if name in twice and name in met:
-            twice.discard(name)  # one finding for each key, at its second occurrence
-            yield duplicate_key.at(subject.key_span(i), got=counts[name], want=1, key=name)
-        met.add(name)
+    for i, name, count in subject.repeated(tensors=False):
+        yield duplicate_key.at(subject.key_span(i), got=count, want=1, key=name)
 
 
 @rule("G205", "key-not-ascii", "key {key} is not ASCII", clause="2.4", fix=Fix.UNSAFE, cwe=1007)

@@ -466,17 +466,13 @@ def text_not_read(subject: Subject) -> Iterator[Finding]:
         size = text.place.stop - text.place.start
         looked_at = size - text.unread
         together = looked_at < min(size, LOOKED_AT)
-        what = TrustedText(
-            " of all templates of a file together" if text.is_template else " of all texts of a file together"
-        )
-        want = (TEMPLATES_ALTOGETHER if text.is_template else ALTOGETHER) if together else LOOKED_AT
-        yield text_not_read.at(
-            text.span(looked_at, size),
-            got=size - looked_at,
-            want=want,
-            key=text.key,
-            what=what if together else TrustedText(""),
-        )
+        what, want = "", LOOKED_AT
+        if together and text.is_template:
+            what, want = " of all templates of a file together", TEMPLATES_ALTOGETHER
+        elif together:
+            what, want = " of all texts of a file together", ALTOGETHER
+        span = text.span(looked_at, size)
+        yield text_not_read.at(span, got=size - looked_at, want=want, key=text.key, what=TrustedText(what))
 
 
 @rule("S212", "template-escaped-mark", "{key} has {what} written with escapes: {got}", severity=WARNING, clause="12.5",

@@ -7,6 +7,7 @@ from typing import Final
 from i2s_spec.errors import TrustedText, quote
 from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.gguf.reader import Tensor
+from i2s_spec.linter.analysis.conditions import with_i2s
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.schema import faults, limits, types
@@ -83,20 +84,8 @@ def duplicate_name(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the intended tensor.
     """
-    if subject.file.index.all_differ(tensors=True):
-        return
-    counts: dict[bytes, int] = {}
-    for _, name in subject.tensor_names():
-        counts[name] = counts.get(name, 0) + 1
-    twice = {name for name, count in counts.items() if count > 1}
-    if not twice:
-        return
-    met: set[bytes] = set()
-    for i, name in subject.tensor_names():
-        if name in twice and name in met:
-            twice.discard(name)
-            yield duplicate_name.at(subject.name_span(i), got=counts[name], want=1, name=name)
-        met.add(name)
+    for i, name, count in subject.repeated(tensors=True):
+        yield duplicate_name.at(subject.name_span(i), got=count, want=1, name=name)
 
 
 @rule("G304", "empty-name", "tensor {index} has an empty name", clause="2.6", fix=Fix.UNSAFE, ambiguous=True)
@@ -336,11 +325,6 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
             subject.info_span(tensors[0].index, "type"), got=kind.number, name=tensors[0].raw_name, read=kind.name,
             more=TrustedText(more), other=types.READINGS[kind.number][0].name,
         )  # fmt: skip
-
-
-def with_i2s(subject: Subject) -> bool:
-    """files with I2_S tensors"""
-    return subject.has_i2s
 
 
 @rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer does not list in the tensor table",

@@ -11,6 +11,7 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies, scales_not_finite
 from i2s_spec.linter.runtimes import evidence
 from i2s_spec.linter.runtimes.records import Reason
+from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.runtimes import Runtime
@@ -18,9 +19,6 @@ from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from i2s_spec.linter.analysis.context import Subject
-
-#: Tensors that are compared with limits: no model has more.
-MOST_TENSORS: Final = 65_536
 
 #: The activation that a graph applies, in words.
 _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
@@ -58,7 +56,7 @@ def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     """Sizes that the kernels of a type, or the memory of a device, do not take."""
     index = subject.file.index
     for each in runtime.limits:
-        for i in range(min(index.tensors, MOST_TENSORS)):
+        for i in range(min(index.tensors, limits.MANY_TENSORS)):
             info = index.tensor(i)
             kind = subject.file.tensors.common_type(info.type)
             name = runtime.converted if kind is I2_S and runtime.i2s == "converts" else kind.name if kind else ""

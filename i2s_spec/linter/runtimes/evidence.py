@@ -152,9 +152,7 @@ def says_something(source: str, subject: Subject) -> bool:
 
 def _types(subject: Subject) -> frozenset[str]:
     """Return the names of the types of a file's tensors; an unknown number is its own name."""
-    tensors, index = subject.file.tensors, subject.file.index
-    numbers = {index.tensor(i).type for i in range(index.tensors)}
-    kinds = {number: tensors.common_type(number) for number in numbers}
+    kinds = {number: subject.file.tensors.common_type(number) for number in subject.type_numbers}
     return frozenset(str(number) if kind is None else kind.name for number, kind in kinds.items())
 
 

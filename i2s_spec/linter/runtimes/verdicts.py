@@ -23,6 +23,7 @@ from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.runtimes import compute_checks, devices, evidence, header_checks, loader_checks
 from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
+from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
 
@@ -142,7 +143,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
     second = _second_meanings(subject, runtime)
     if runtime.recorded:
         found = [*_elsewhere(subject), *evidence.reasons(subject, runtime), *second]
-        odd = loader_checks.unsound(subject) if runtime.kind == "engine" and _claims(found) else None
+        odd = loader_checks.unsound(subject) if runtime.kind == "engine" and not _stops(found) else None
         if odd is not None:
             text = f"not tried: all files that were run are sound, and of this one: {odd.text}"
             return _worst(runtime, [Reason(text, "", "unknown", odd.span)])
@@ -150,7 +151,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
             found.append(Reason(f"it reads the checkpoint that `{runtime.after}` writes", runtime.source, "option"))
         return _worst(runtime, found)
     found = [*header_checks.reasons(subject, runtime, headers), *second]
-    stopped = any(reason.effect in LOADS for reason in found)
+    stopped = _stops(found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
@@ -163,7 +164,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
-        stopped = any(reason.effect in LOADS for reason in found)
+        stopped = _stops(found)
         architecture = subject.declared
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
@@ -182,9 +183,9 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
     return verdict._replace(reasons=(*verdict.reasons, *notes), devices=where)
 
 
-def _claims(found: Iterable[Reason]) -> bool:
-    """Whether a program loads the file."""
-    return not any(reason.effect in LOADS for reason in found)
+def _stops(found: Iterable[Reason]) -> bool:
+    """Whether a program does not load the file as it is."""
+    return any(reason.effect in LOADS for reason in found)
 
 
 def _elsewhere(subject: Subject) -> Iterator[Reason]:
@@ -238,7 +239,7 @@ def _refused_by_reader(subject: Subject, runtime: Runtime) -> Reason | None:
     index, refusal = subject.file.index, runtime.refusal
     if not runtime.types or refusal is None:
         return None
-    for i in range(min(index.tensors, compute_checks.MOST_TENSORS)):
+    for i in range(min(index.tensors, limits.MANY_TENSORS)):
         info = index.tensor(i)
         if info.type not in runtime.types:
             text = f"{quote(info.name, 64)} has type {info.type}: {refusal.text}"
