@@ -377,7 +377,7 @@ def _scale(kind: str, value: bytes, group: int = 17) -> Callable[[bytearray], No
 
 
 def _add(name: str, code: str, kind: str, change: Callable[[bytearray], object], place: str = _BLOCK) -> None:
-    """A case of one type, whose sound file is the same without the change."""
+    """Add a tensor of a type with a change; the sound file is the same without it."""
     also = _UNROTATED if kind.startswith("P") else ()
     add_case(name, code, place, partial(_file, kind, change), also, sound=partial(_file, kind, len))
 
