@@ -24,7 +24,7 @@ from i2s_spec.compare.hash import canonical_data, parts, small_tensors, words_kn
 from i2s_spec.compare.tensor_rows import ROUNDING, SMALLEST, Rows, flat_rows, value_rows
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.match_dialect import COMPARED
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import I2_S
@@ -48,7 +48,7 @@ class Compared(NamedTuple):
 
 
 @analysis
-def compared(subject: Subject) -> Compared:
+def compared(subject: LintContext) -> Compared:
     """Return the result for a file that has a reference and whose payloads are read."""
     weights, survey, reading = subject.weights, subject.survey, subject.reading
     assert weights is not None
@@ -88,7 +88,7 @@ def compared(subject: Subject) -> Compared:
     return Compared(tuple(outcomes), tuple(left), len(survey))
 
 
-def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+def _alike(subject: LintContext, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """Yield the reference's tensors for the other I2_S tensors of this shape."""
     for other in alike(subject, tensor):
         try:
@@ -98,7 +98,7 @@ def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Itera
         yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
 
 
-def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
+def _equal(subject: LintContext, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
     """Return the rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read
     at once.
     """
@@ -123,13 +123,13 @@ def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expecte
     }
 
 
-def owners_of(subject: Subject, scale: float) -> list[str]:
+def owners_of(subject: LintContext, scale: float) -> list[str]:
     """Return the I2_S tensors that have this scale in the reference, where that is a GGUF file, bit for bit."""
     return _owners(subject).get(scale, [])
 
 
 @analysis
-def _owners(subject: Subject) -> dict[float, list[str]]:
+def _owners(subject: LintContext) -> dict[float, list[str]]:
     """Return the names of the I2_S tensors of the reference, where that is a GGUF file, by their scales."""
     weights = subject.weights
     found: dict[float, list[str]] = {}
@@ -160,7 +160,7 @@ class FloatsDiffer(NamedTuple):
 
 
 def differs(
-    subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
+    subject: LintContext, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
 ) -> FloatsDiffer | None:
     """How a tensor differs from the reference.
 
@@ -189,7 +189,7 @@ def differs(
     return found._replace(how=how)
 
 
-def _values_differ(subject: Subject, row: int, ours: Rows, theirs: Rows) -> FloatsDiffer | None:
+def _values_differ(subject: LintContext, row: int, ours: Rows, theirs: Rows) -> FloatsDiffer | None:
     """Where the values differ, without an explanation."""
     whole = subject.reading.mode == "full"
     rounded = (ours.tolerance, ours.scaled) != (theirs.tolerance, theirs.scaled) or ours.scaled
@@ -210,7 +210,7 @@ def _values_differ(subject: Subject, row: int, ours: Rows, theirs: Rows) -> Floa
     return FloatsDiffer(row, values, seen, first, "") if values else None
 
 
-def _rounded_weights(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> bool:
+def _rounded_weights(subject: LintContext, weights: ReferenceWeights, tensor: Tensor) -> bool:
     """Whether an exactly ternary matrix has the trits of the reference's floats, which are not ternary: nine of ten, since
     values near the middle are rounded either way."""
     from i2s_spec.compare.known_weights import of_tensor
@@ -238,7 +238,7 @@ def _same_type(weights: ReferenceWeights, tensor: Tensor) -> bool:
     return twin is not None and twin.number == tensor.number
 
 
-def _alike_values(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+def _alike_values(subject: LintContext, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """Yield the reference's tensors for the other tensors of this shape."""
     for other in alike(subject, tensor):
         try:
@@ -247,7 +247,7 @@ def _alike_values(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -
             continue
 
 
-def _bytes_differ(subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
+def _bytes_differ(subject: LintContext, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
     twin = weights.twin(tensor)
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if twin is None or weights.file is None:
@@ -275,7 +275,7 @@ class FloatsCompared(NamedTuple):
 
 
 @analysis
-def compared_floats(subject: Subject) -> FloatsCompared:
+def compared_floats(subject: LintContext) -> FloatsCompared:
     """Return the result for tensors that are not I2_S, in a file that has a reference."""
     weights = subject.weights
     assert weights is not None
@@ -312,7 +312,7 @@ class Readable:
     """How many bytes may still be compared: at most the file's size in all. Tensors that share bytes could ask for any
     number."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self._size = self._left = subject.file.size
 
     def take(self, tensor: Tensor) -> None:
@@ -327,7 +327,7 @@ class Readable:
 
 
 @contextmanager
-def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
+def noted(subject: LintContext, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
     """Compare one tensor; if that is impossible, add its row and the reason to `left`.
 
     :raises FormatError: if the file changes meanwhile
@@ -347,7 +347,7 @@ def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[N
 
 
 @analysis
-def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[int]]:
+def rows_by_shape(subject: LintContext) -> dict[tuple[int, tuple[int, ...]], list[int]]:
     """Return the row numbers of tensors, by type number and dimensions; a file may hold very many of each."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for row, tensor in enumerate(subject.file.tensors.rows):
@@ -355,7 +355,7 @@ def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[in
     return found
 
 
-def alike(subject: Subject, tensor: Tensor) -> Iterator[Tensor]:
+def alike(subject: LintContext, tensor: Tensor) -> Iterator[Tensor]:
     """Yield the other tensors that have the same type and shape."""
     for row in rows_by_shape(subject).get((tensor.number, tensor.ne), ()):
         other = subject.file.tensors.by_index(row)

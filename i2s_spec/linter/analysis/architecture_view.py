@@ -18,7 +18,7 @@ from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf import strings
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Source
-from i2s_spec.linter.analysis.context import Subject, analysis, split_set
+from i2s_spec.linter.analysis.context import LintContext, analysis, split_set
 from i2s_spec.schema import keys, limits
 from i2s_spec.schema.architectures import Architecture, hyperparameters
 from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec, stands_beside
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 class ArchitectureView:
     """One file with the declarations of its architecture; `keys` are its key-values."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self.file = subject.file
         self.has_uncounted = subject.uncounted is not None
         self.name = subject.architecture
@@ -396,7 +396,7 @@ def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @analysis
-def architecture_view(subject: Subject) -> ArchitectureView:
+def architecture_view(subject: LintContext) -> ArchitectureView:
     """Return the file of a subject with the declarations of its architecture."""
     return ArchitectureView(subject)
 

@@ -1,8 +1,8 @@
-"""A file as the rules see it (`Subject`), and the analyses that several rules share, each computed once.
+"""A file as the rules see it (`LintContext`), and the analyses that several rules share, each computed once.
 
 Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
-`analysis` makes a function an analysis. Here are those that `Subject` itself needs: tensor infos that the header does not
-count (`uncounted`), and the lenient reading of records behind them.
+`analysis` makes a function an analysis. Here are those that `LintContext` itself needs: tensor infos that the header does
+not count (`uncounted`), and the lenient reading of records behind them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def plain_name(name: bytes) -> bool:
     return 0 < len(name) <= 63 and not name.translate(None, _PLAIN) and not name.endswith(b"_scale")
 
 
-class Subject:
+class LintContext:
     """One file under the linter.
 
     `path` is the file's path if there is one; it is used only to find the other parts of a split model. `reading` says
@@ -105,8 +105,8 @@ class Subject:
         #: The errors of a run over this file, once it has ended.
         self.errors: tuple[Finding, ...] = ()
         #: How many rules are checked for the file, and how many rules of the profile are not.
-        self.asked = self.ignored = 0
-        self.results: dict[Callable[[Subject], Any], Any] = {}  # of each `analysis`
+        self.rules_checked = self.rules_skipped = 0
+        self.analyses: dict[Callable[[LintContext], Any], Any] = {}  # of each `analysis`
         self.surveying: SurveyReader | None = None  # set once payloads are read
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
@@ -308,12 +308,10 @@ class Subject:
         return name.endswith(b"_scale") and not name.endswith(b".input_scale") and self.has_i2s
 
     @cached_property
-    def places(self) -> dict[bytes, int]:
+    def key_index(self) -> dict[bytes, int]:
         """The rows of the keys that rules look up; the first of each."""
-        places: dict[bytes, int] = {}
-        for i in self.file.index.keys_named(_LOOKED_UP):
-            places.setdefault(self.file.index.key(i).name, i)
-        return places
+        rows = self.file.index.keys_named(_LOOKED_UP)
+        return {self.file.index.key(i).name: i for i in reversed(rows)}
 
     @cached_property
     def kind(self) -> RecognisedKind | None:
@@ -323,7 +321,7 @@ class Subject:
     @cached_property
     def architecture(self) -> str:
         """The value of `general.architecture`; empty if it is missing or unusable."""
-        i = self.places.get(b"general.architecture")
+        i = self.key_index.get(b"general.architecture")
         if i is None:
             return ""
         entry = self.file.index.key(i)
@@ -366,7 +364,7 @@ class Subject:
     @property
     def elsewhere(self) -> Span:
         """Where findings about other parts of a split model point to: the value of `split.count`."""
-        return self.file.metadata.by_index(self.places[b"split.count"]).value_span
+        return self.file.metadata.by_index(self.key_index[b"split.count"]).value_span
 
     def dimension_span(self, i: int, which: int) -> Span:
         """Return the bytes of one dimension of a tensor info."""
@@ -449,27 +447,27 @@ class Subject:
         return self.file.index.tensor(i).name
 
 
-def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
+def analysis(make: Callable[[LintContext], T]) -> Callable[[LintContext], T]:
     """Declare a function as an analysis: it is called once for each subject, and all rules share the result."""
 
     @wraps(make)
-    def result(subject: Subject) -> T:
-        if make not in subject.results:
-            subject.results[make] = make(subject)
-        found: T = subject.results[make]
+    def result(subject: LintContext) -> T:
+        if make not in subject.analyses:
+            subject.analyses[make] = make(subject)
+        found: T = subject.analyses[make]
         return found
 
     return result
 
 
 @analysis
-def split_set(subject: Subject) -> SplitSet | None:
+def split_set(subject: LintContext) -> SplitSet | None:
     """Return the model that a file is a part of, by the file's own keys and path; None for a file that is no part.
 
     If it is `complete`, the file is the first part: `tensors` gives those of all parts in order, and the keys of the
     model are the file's own (`subject.file.metadata`). A later part has no keys to judge tensors by.
     """
-    if b"split.count" not in subject.places:
+    if b"split.count" not in subject.key_index:
         return None
     return set_of(subject.file, subject.path)
 

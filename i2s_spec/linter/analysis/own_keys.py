@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 
 
@@ -26,7 +26,7 @@ class NamedTensor(NamedTuple):
 class OwnRecords:
     """The keys and tensors of a file by their names; the first of each."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self.subject = subject
         self._decode = architecture_view(subject).keys.decoded
         index = subject.file.index
@@ -75,6 +75,6 @@ class OwnRecords:
 
 
 @analysis
-def own(subject: Subject) -> OwnRecords:
+def own(subject: LintContext) -> OwnRecords:
     """Return the keys and tensors of a file by their full names."""
     return OwnRecords(subject)

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.own_keys import OwnRecords, own
 from i2s_spec.schema import kinds
 from i2s_spec.schema.kinds import ProjectorEncoder
@@ -156,7 +156,7 @@ class EncoderView:
 class ProjectorView:
     """The encoders of a projector that the loader loads."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self.records = own(subject)
         flags = [(each, self.records.value(each.flag, "bool")) for each in kinds.ENCODERS]
         self.encoders = [EncoderView(each, self.records) for each, flag in flags if flag is True]
@@ -166,6 +166,6 @@ class ProjectorView:
 
 
 @analysis
-def projector_view(subject: Subject) -> ProjectorView:
+def projector_view(subject: LintContext) -> ProjectorView:
     """Return the encoders of a projector."""
     return ProjectorView(subject)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.inspect.survey import leftovers
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import USUAL
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.schema.faults import ByteOrder
@@ -44,7 +44,7 @@ _DIGITS: Final = 6
 Scales = tuple[MutableSequence[int], MutableSequence[float]]
 
 
-def scales(subject: Subject) -> Iterator[tuple[int, float]]:
+def scales(subject: LintContext) -> Iterator[tuple[int, float]]:
     """Position in the survey and scale of every tensor whose scale is in place and in the byte order of the file.
 
     If most scales are plausible only in the other byte order, another rule reports all of them.
@@ -53,7 +53,7 @@ def scales(subject: Subject) -> Iterator[tuple[int, float]]:
 
 
 @analysis
-def _scales(subject: Subject) -> Scales:
+def _scales(subject: LintContext) -> Scales:
     anomalies, survey = payload_anomalies(subject), subject.payloads
     swapped = 0
     found: Scales = (array("q", anomalies.placed), array("d"))
@@ -72,7 +72,7 @@ def usual(scale: float) -> bool:
     return bool(USUAL[0] <= abs(scale) <= USUAL[1])  # false for NaN and infinities
 
 
-def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
+def odd(subject: LintContext, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
     """Yield the tensors whose scale has one kind of oddness; each scale has at most one kind."""
     survey = subject.payloads
     for place in odd_scales(subject).kinds.get(kind, ()):
@@ -87,7 +87,7 @@ class OddScales(NamedTuple):
 
 
 @analysis
-def odd_scales(subject: Subject) -> OddScales:
+def odd_scales(subject: LintContext) -> OddScales:
     """Every odd scale of a file; each has at most one kind of oddness."""
     survey = subject.payloads
     kinds: dict[str, list[int]] = {}
@@ -124,7 +124,7 @@ class ScaleInFront:
         self.scale, self.type, self.size = scale, type, size
 
 
-def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:
+def in_front(subject: LintContext, tensor: TensorSurvey) -> ScaleInFront | None:
     """Return the scale before a payload, if there is certainly one.
 
     A header of 32 bytes is a float followed by zeros, which as codes would be at least 112 weights of -1. If a float32
@@ -160,7 +160,7 @@ def halves(head: bytes) -> tuple[float, float]:
     return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
 
 
-def groups(subject: Subject) -> dict[bytes, Scales]:
+def groups(subject: LintContext) -> dict[bytes, Scales]:
     """Positions and scales of tensors, by name without the layer number."""
     survey = subject.payloads
     groups: dict[bytes, Scales] = {}
@@ -215,7 +215,7 @@ def _factor(one: float, other: float) -> float:
 
 
 @analysis
-def stale_tails(subject: Subject) -> Leftovers | None:
+def stale_tails(subject: LintContext) -> Leftovers | None:
     """Return the contents of the 28 bytes after the scales; None if all those bytes are zeros."""
     anomalies, survey = payload_anomalies(subject), subject.payloads
     if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):

@@ -19,7 +19,7 @@ from i2s_spec.linter.analysis.conditions import (
     control_vectors,
     importance_matrices,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.own_keys import NamedTensor, own
 from i2s_spec.linter.rule import WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema import kinds
@@ -35,7 +35,7 @@ _NEEDED: Final = {"general.type": "adapter", "adapter.type": "lora", "general.ar
 
 
 @rule("M201", "adapter-key", "{key} is {got}; an adapter needs {want}", clause="3.9", when=adapters)
-def adapter_key(subject: Subject) -> Iterator[Finding]:
+def adapter_key(subject: LintContext) -> Iterator[Finding]:
     """A key of an adapter is missing or has another value.
 
     Why: llama.cpp loads a file as an adapter only if general.type is adapter and adapter.type is lora ('expect
@@ -59,7 +59,7 @@ def adapter_key(subject: Subject) -> Iterator[Finding]:
 
 @rule("M202", "adapter-key-type", "{key} has type {got}; llama.cpp reads only {want}", clause="3.9", cwe=843,
       when=adapters)  # fmt: skip
-def adapter_key_type(subject: Subject) -> Iterator[Finding]:
+def adapter_key_type(subject: LintContext) -> Iterator[Finding]:
     """A key of an adapter has another type than llama.cpp reads.
 
     Why: the reader compares types strictly; its process ends at another one. Without adapter.lora.alpha an adapter
@@ -75,7 +75,7 @@ def adapter_key_type(subject: Subject) -> Iterator[Finding]:
 
 @rule("M203", "adapter-alpha", "adapter.lora.alpha is {got}; every weight that the adapter changes becomes NaN or "
       "infinite", clause="3.9", when=adapters)  # fmt: skip
-def adapter_alpha(subject: Subject) -> Iterator[Finding]:
+def adapter_alpha(subject: LintContext) -> Iterator[Finding]:
     """The factor of an adapter is NaN or infinite.
 
     Why: llama.cpp multiplies the adapter's product by alpha divided by the rank, without a check.
@@ -91,7 +91,7 @@ def adapter_alpha(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _pairs(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
+def _pairs(subject: LintContext) -> dict[str, dict[str, NamedTensor]]:
     """Return the tensors of an adapter or an importance matrix by the name of the weight that they are about, and by the
     ends of their names: `.lora_a` and `.lora_b`, `.in_sum2` and `.counts`.
     """
@@ -105,7 +105,7 @@ def _pairs(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
     return pairs
 
 
-def _halves(subject: Subject, ends: tuple[str, str]) -> Iterator[tuple[str, NamedTensor, str]]:
+def _halves(subject: LintContext, ends: tuple[str, str]) -> Iterator[tuple[str, NamedTensor, str]]:
     """Yield the pairs of which a half is missing: the name of the weight, the half that is there, the missing name."""
     for name, pair in _pairs(subject).items():
         if len(pair) == 1:
@@ -113,7 +113,7 @@ def _halves(subject: Subject, ends: tuple[str, str]) -> Iterator[tuple[str, Name
             yield name, there, name + ends[1 - ends.index(end)]
 
 
-def _whole(subject: Subject) -> Iterator[tuple[str, NamedTensor, NamedTensor]]:
+def _whole(subject: LintContext) -> Iterator[tuple[str, NamedTensor, NamedTensor]]:
     """Name, A and B of the pairs that are whole."""
     for name, pair in _pairs(subject).items():
         if len(pair) == len(kinds.LORA_ENDS):
@@ -126,7 +126,7 @@ def _is_embedding(name: str) -> bool:
 
 
 @rule("M204", "adapter-pair-halved", "the pair of {name} lacks {want}", clause="3.9", when=adapters)
-def adapter_pair_halved(subject: Subject) -> Iterator[Finding]:
+def adapter_pair_halved(subject: LintContext) -> Iterator[Finding]:
     """One of the two matrices of a pair is missing.
 
     Why: the change of a weight is the product of lora_b and lora_a. llama.cpp refuses the file: 'LoRA tensor pair ...
@@ -142,7 +142,7 @@ def adapter_pair_halved(subject: Subject) -> Iterator[Finding]:
 
 @rule("M205", "adapter-rank", "the matrices of {name} do not fit each other: {a} and {b} have ranks {got} and {want}",
       clause="3.9", when=adapters)  # fmt: skip
-def adapter_rank(subject: Subject) -> Iterator[Finding]:
+def adapter_rank(subject: LintContext) -> Iterator[Finding]:
     """The two matrices of a pair have different ranks.
 
     Why: the number of rows of lora_a is the length of the rows of lora_b. llama.cpp refuses the pair: 'lora_a tensor is
@@ -166,7 +166,7 @@ def _shape(tensor: NamedTensor) -> TrustedText:
 
 @rule("M206", "adapter-transposed", "the rank of {name} is {got}, which is more than both widths, {a} and {b}: both "
       "matrices may be transposed", severity=WARNING, clause="3.9", when=adapters)  # fmt: skip
-def adapter_transposed(subject: Subject) -> Iterator[Finding]:
+def adapter_transposed(subject: LintContext) -> Iterator[Finding]:
     """The rank of a pair is larger than the widths of the matrix that it changes.
 
     Why: an adapter is small because its rank is. If both matrices were transposed, the widths take the place of the
@@ -185,7 +185,7 @@ def adapter_transposed(subject: Subject) -> Iterator[Finding]:
 
 @rule("M207", "adapter-stray-tensor", "{count:tensor is|tensors are} no part of an adapter; the first is {name}",
       clause="3.9", when=adapters)  # fmt: skip
-def adapter_stray_tensor(subject: Subject) -> Iterator[Finding]:
+def adapter_stray_tensor(subject: LintContext) -> Iterator[Finding]:
     """An adapter has a tensor that is no half of a pair.
 
     Why: llama.cpp takes tensors whose names end in .lora_a and .lora_b, leaves norms out, and refuses the file at any
@@ -198,7 +198,7 @@ def adapter_stray_tensor(subject: Subject) -> Iterator[Finding]:
     yield from _strays(subject, adapter_stray_tensor, (*kinds.LORA_ENDS, kinds.NORM_END))
 
 
-def _strays(subject: Subject, made: Rule, ends: tuple[str, ...]) -> Iterator[Finding]:
+def _strays(subject: LintContext, made: Rule, ends: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the finding of a rule on tensors whose names have none of these ends."""
     found = own(subject)
     strays = [name for name in found.tensors if not name.endswith(ends)]
@@ -208,7 +208,7 @@ def _strays(subject: Subject, made: Rule, ends: tuple[str, ...]) -> Iterator[Fin
 
 @rule("M208", "adapter-without-effect", "{why}: loaded beside a model, {what}", severity=WARNING, clause="3.9",
       when=adapters)  # fmt: skip
-def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
+def adapter_without_effect(subject: LintContext) -> Iterator[Finding]:
     """Some or all of an adapter has no effect.
 
     Why: llama.cpp loads an adapter without pairs, and changes nothing; it leaves whole norms of an adapter out, so a
@@ -233,7 +233,7 @@ def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
 
 @rule("M209", "adapter-of-another-model", "llama.cpp refuses the adapter with this base model: {what}", clause="3.9",
       when=adapters_with_base)  # fmt: skip
-def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
+def adapter_of_another_model(subject: LintContext) -> Iterator[Finding]:
     """The adapter does not fit the base model of --reference.
 
     Why: llama.cpp compares the architecture, looks for each name among the tensors of the model, and compares the
@@ -275,7 +275,7 @@ def _what(words: str, *names: str) -> TrustedText:
 
 
 @rule("M221", "imatrix-key", "{key} is {got}; llama-quantize {want}", clause="3.9", when=importance_matrices)
-def imatrix_key(subject: Subject) -> Iterator[Finding]:
+def imatrix_key(subject: LintContext) -> Iterator[Finding]:
     """A key of an importance matrix is missing or has another type.
 
     Why: llama-quantize ends without all three keys ('missing imatrix metadata'), and its process ends at counts of
@@ -295,7 +295,7 @@ def imatrix_key(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M222", "imatrix-tensor", "no pairs of sums and counts: {what}", clause="3.9", when=importance_matrices)
-def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
+def imatrix_tensor(subject: LintContext) -> Iterator[Finding]:
     """The tensors of an importance matrix are not pairs of sums and counts.
 
     Why: for each weight there are sums of squares (NAME.in_sum2) and how many rows were added (NAME.counts, one for each
@@ -328,7 +328,7 @@ def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
 
 @rule("M223", "imatrix-stray-tensor", "{count:tensor is|tensors are} neither sums nor counts; the first is {name}",
       severity=WARNING, clause="3.9", when=importance_matrices)  # fmt: skip
-def imatrix_stray_tensor(subject: Subject) -> Iterator[Finding]:
+def imatrix_stray_tensor(subject: LintContext) -> Iterator[Finding]:
     """An importance matrix has other tensors than sums and counts.
 
     Why: llama-quantize leaves them out, so weights that they are meant for are quantized without importances.
@@ -340,14 +340,14 @@ def imatrix_stray_tensor(subject: Subject) -> Iterator[Finding]:
     yield from _strays(subject, imatrix_stray_tensor, kinds.IMATRIX_ENDS)
 
 
-def imatrix_read(subject: Subject) -> bool:
+def imatrix_read(subject: LintContext) -> bool:
     """importance matrices whose values are read"""
     return importance_matrices(subject) and subject.reading.mode == "full"
 
 
 @rule("M224", "imatrix-value", "{name} has {got} that {what}; the first is {first}, element {element}", clause="3.9",
       when=imatrix_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def imatrix_value(subject: Subject) -> Iterator[Finding]:
+def imatrix_value(subject: LintContext) -> Iterator[Finding]:
     """A sum or count of an importance matrix is negative, infinite or NaN.
 
     Why: sums of squares and numbers of rows are finite and not negative. llama-quantize stops at values that are not
@@ -381,7 +381,7 @@ def imatrix_value(subject: Subject) -> Iterator[Finding]:
 _WINDOW: Final = 1 << 22
 
 
-def _odd_value(subject: Subject, start: int, stop: int) -> tuple[int, float, int] | None:
+def _odd_value(subject: LintContext, start: int, stop: int) -> tuple[int, float, int] | None:
     """How many float32 in these bytes are negative or not finite, the first of them, and its place; None if none is."""
     import numpy as np
 
@@ -401,7 +401,7 @@ _DIRECTION: Final = re.compile(r"direction\.(\d{1,9})")
 
 
 @rule("M226", "control-vector-tensor", "llama.cpp refuses the directions: {what}", clause="3.9", when=control_vectors)
-def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
+def control_vector_tensor(subject: LintContext) -> Iterator[Finding]:
     """A tensor of a control vector is not a direction of a layer.
 
     Why: llama.cpp takes one vector of F32 for each layer from 1 on, direction.N, all of the model's width, and leaves the
@@ -433,7 +433,7 @@ def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M227", "control-vector-key", "{key} is {got}, and {want}", severity=WARNING, clause="3.9", when=control_vectors)
-def control_vector_key(subject: Subject) -> Iterator[Finding]:
+def control_vector_key(subject: LintContext) -> Iterator[Finding]:
     """A key of a control vector is missing or contradicts its tensors.
 
     Why: llama.cpp does not read these keys, but people and programs that list files do: without general.architecture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import i2s_read
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, duplicate_payloads, payload_anomalies, rows_repeat
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, rule
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
 
 
-def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
+def _tensors(subject: LintContext, topic: str) -> Iterator[TensorSurvey]:
     """Yield the surveyed tensors that `PayloadAnomalies` lists under a topic."""
     places: Sequence[int] = getattr(payload_anomalies(subject), topic)
     for place in places:
@@ -37,7 +37,7 @@ def _payload(tensor: TensorSurvey) -> Span:
 
 @rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which has no meaning; the "
       "first is in byte {first} of its payload", clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def unused_code(subject: Subject) -> Iterator[Finding]:
+def unused_code(subject: LintContext) -> Iterator[Finding]:
     """A payload contains code 3.
 
     Why: codes 0, 1 and 2 stand for -1, 0 and +1; code 3 has no meaning. Released programs disagree about it: the
@@ -61,7 +61,7 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
       "never: its code map is {map}",
       clause="5.5", when=i2s_read, weights=WeightUse.PART,
       provenance=("Eddie-Wang1120/llama.cpp, June to August 2024", "microsoft/BitNet utils/convert.py"))  # fmt: skip
-def foreign_code_map(subject: Subject) -> Iterator[Finding]:
+def foreign_code_map(subject: LintContext) -> Iterator[Finding]:
     """A payload uses another code map.
 
     Why: pre-release files use the codes 0, 1 and 3 for 0, +1 and -1, and tensors for T-MAC use the codes 1, 2 and 3.
@@ -80,7 +80,7 @@ def foreign_code_map(subject: Subject) -> Iterator[Finding]:
 
 @rule("I203", "float-payload", "the payload of I2_S tensor {name} looks like {got} numbers, not like codes", clause="5.1",
       when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def float_payload(subject: Subject) -> Iterator[Finding]:
+def float_payload(subject: LintContext) -> Iterator[Finding]:
     """A payload looks like floats.
 
     Why: somebody changed the type number to 36 and left the data as it was. Such a tensor also has the wrong size,
@@ -100,7 +100,7 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
 @rule("I204", "unfilled-end", "the payload of I2_S tensor {name} ends in {got:zero byte}: {weights:weight} of -1",
       clause="5.4", when=i2s_read, weights=WeightUse.PART,
       provenance=("microsoft/BitNet setup_env.py passes one thread", "microsoft/BitNet#608"))  # fmt: skip
-def unfilled_end(subject: Subject) -> Iterator[Finding]:
+def unfilled_end(subject: LintContext) -> Iterator[Finding]:
     """A payload ends in zero bytes.
 
     Why: the zeros remain where a buffer was cleared and not filled to its end, by a quantizer that stopped early or
@@ -122,7 +122,7 @@ def _span(region: Region) -> Span:
 @rule("I205", "constant-payload", "every byte of the payload of I2_S tensor {name} is 0x{hex}: all its weights are {got}",
       severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE,
       provenance=("microsoft/BitNet#608",))  # fmt: skip
-def constant_payload(subject: Subject) -> Iterator[Finding]:
+def constant_payload(subject: LintContext) -> Iterator[Finding]:
     """All bytes of a payload are the same.
 
     Why: no trained matrix is like that. Zero bytes are weights of -1 and show that nothing was written; bytes of 0x55
@@ -143,7 +143,7 @@ def constant_payload(subject: Subject) -> Iterator[Finding]:
 
 @rule("I206", "constant-region", "I2_S tensor {name} has {got:byte} of 0x{hex} in a row: {weights:weight} without a "
       "change", severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def constant_region(subject: Subject) -> Iterator[Finding]:
+def constant_region(subject: LintContext) -> Iterator[Finding]:
     """A long stretch of a payload repeats one byte.
 
     Why: trained weights vary. Such a stretch was overwritten, masked out or never written. Bytes of 0x55 are weights of
@@ -163,7 +163,7 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 
 @rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
       clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
+def rows_repeat_rule(subject: LintContext) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
     Why: all outputs of such a matrix are the same number. A writer repeated one row, through a stride of zero or a
@@ -187,7 +187,7 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
 
 @rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",
       severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def repeated_tensor(subject: Subject) -> Iterator[Finding]:
+def repeated_tensor(subject: LintContext) -> Iterator[Finding]:
     """Two tensors are equal.
 
     Why: training does not produce the same matrix twice. A converter wrote one tensor under two names, or a program
@@ -204,7 +204,7 @@ def repeated_tensor(subject: Subject) -> Iterator[Finding]:
             yield repeated_tensor.at(_payload(tensor), other=one.name, name=tensor.name)
 
 
-def _one_for_all(subject: Subject, made: Rule, topic: str, **codes: int) -> Iterator[Finding]:
+def _one_for_all(subject: LintContext, made: Rule, topic: str, **codes: int) -> Iterator[Finding]:
     """Yield one finding for all tensors of a topic, on the first, with the shares of these codes."""
     tensors = list(_tensors(subject, topic))
     if tensors:
@@ -215,7 +215,7 @@ def _one_for_all(subject: Subject, made: Rule, topic: str, **codes: int) -> Iter
 
 @rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors}): latent "
       "weights were quantized", severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def no_zeros(subject: Subject) -> Iterator[Finding]:
+def no_zeros(subject: LintContext) -> Iterator[Finding]:
     """Almost no weight is zero.
 
     Why: about half of the weights of a ternary model are zero. The released quantizer does not round: of weights that
@@ -231,7 +231,7 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
 
 @rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors})",
       severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
+def nearly_all_zeros(subject: LintContext) -> Iterator[Finding]:
     """Nearly all weights of a tensor are zero.
 
     Why: such a matrix has almost no effect. The weights were rounded with a scale that was too large, for example the
@@ -246,7 +246,7 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
 
 @rule("I211", "lopsided-signs", "I2_S tensor {name} has {got:weight} of -1 and {plus} of +1 (tensors as far from "
       "balance: {tensors})", severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def lopsided_signs(subject: Subject) -> Iterator[Finding]:
+def lopsided_signs(subject: LintContext) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
 
     Why: trained matrices have as many weights of +1 as of -1, within a few percent. Zero bytes are weights of -1, so an
@@ -261,7 +261,7 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
 
 @rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors "
       "outside this range: {tensors})", severity=NOTE, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
+def uncommon_zeros(subject: LintContext) -> Iterator[Finding]:
     """The share of zeros is uncommon.
 
     Why: trained BitNet models have about 50 % zeros. Rounding normally distributed weights with their mean as the scale
@@ -278,7 +278,7 @@ def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
 _FLOATS: Final = frozenset(BY_NAME[name].number for name in ("F16", "BF16", "F32", "F64"))
 
 
-def floats_read(subject: Subject) -> bool:
+def floats_read(subject: LintContext) -> bool:
     """files with F16, BF16, F32 or F64 tensors that are read"""
     return subject.survey is not None and not _FLOATS.isdisjoint(subject.type_numbers)
 
@@ -287,7 +287,7 @@ def floats_read(subject: Subject) -> bool:
       "or NaN; the first is value "
       "{first}", clause="2.7", when=floats_read, weights=WeightUse.PART,
       provenance=("llama.cpp --check-tensors",))  # fmt: skip
-def not_finite(subject: Subject) -> Iterator[Finding]:
+def not_finite(subject: LintContext) -> Iterator[Finding]:
     """A float tensor contains an infinity or a NaN.
 
     Why: one such value in a norm or an embedding makes all later outputs NaN. llama.cpp and the BitNet fork check this

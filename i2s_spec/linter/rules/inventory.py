@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_embedding_models,
     ternary_models,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from i2s_spec.linter.analysis.loader_differences import LoaderView, Missing, WrongShape
 
 
-def with_one_cause(subject: Subject) -> bool:
+def with_one_cause(subject: LintContext) -> bool:
     """models most of whose tensors do not fit for one reason"""
     return root_cause(subject) is not None
 
@@ -44,7 +44,7 @@ def with_one_cause(subject: Subject) -> bool:
 @rule("M123", "tensors-misnamed", "{what}; {count:tensor is|tensors are} concerned, and missing and unknown tensors are not "
       "listed one by one", clause="4.1", when=with_one_cause, weights=WeightUse.IF_READ,
       provenance=("ggml-org/llama.cpp#9893", "ggml-org/llama.cpp#27349"))  # fmt: skip
-def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
+def tensors_misnamed(subject: LintContext) -> Iterator[Finding]:
     """Many tensors do not fit the architecture, all for one reason.
 
     Why: loaders look tensors up by name and count them. One cause makes many of them missing or unknown: names of a
@@ -63,7 +63,7 @@ def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _missing(subject: Subject) -> list[Missing]:
+def _missing(subject: LintContext) -> list[Missing]:
     """Return the tensors that are missing in layers of which the file has any: what is missing with its whole layer,
     and what follows from another cause, has its own rule."""
     known, loader = architecture_view(subject), loader_view(subject)
@@ -81,7 +81,7 @@ def _missing(subject: Subject) -> list[Missing]:
 
 @rule("M101", "tensor-missing", "tensor {name} is missing{meaning}{by}", clause="4.1", when=known_models,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
-def tensor_missing(subject: Subject) -> Iterator[Finding]:
+def tensor_missing(subject: LintContext) -> Iterator[Finding]:
     """A tensor that the architecture's graph needs is missing.
 
     Why: loaders look up every tensor of the architecture by name, and refuse the file: 'tensor not found'. Readers that
@@ -107,7 +107,7 @@ def _shape(ne: tuple[int, ...]) -> str:
 
 @rule("M102", "tensor-unknown", "tensor {name} does not exist in architecture {arch}{others}", clause="4.1",
       fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#226",))  # fmt: skip
-def tensor_unknown(subject: Subject) -> Iterator[Finding]:
+def tensor_unknown(subject: LintContext) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
     Why: loaders compare the number of tensors that they know with the number in the file, and refuse the file: 'wrong
@@ -154,7 +154,7 @@ def _others(row: Row, known: ArchitectureView, loader: LoaderView | None) -> str
 
 
 @analysis
-def _wrong_shapes(subject: Subject) -> list[WrongShape]:
+def _wrong_shapes(subject: LintContext) -> list[WrongShape]:
     known, loader = architecture_view(subject), loader_view(subject)
     found = [] if loader is None else list(loader.wrong_shapes)
     named = {each.name for each in found}
@@ -188,7 +188,7 @@ def _declared_shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, 
 
 @rule("M103", "tensor-shape", "tensor {name} has the shape {got}; the metadata require {want}{hint}", clause="4.2",
       when=known_models, cwe=1284)  # fmt: skip
-def tensor_shape(subject: Subject) -> Iterator[Finding]:
+def tensor_shape(subject: LintContext) -> Iterator[Finding]:
     """A tensor's shape does not follow from the metadata.
 
     Why: loaders compute every shape from the metadata, and refuse the file: 'has wrong shape'. A reader that takes the
@@ -220,7 +220,7 @@ def _rows_only(each: WrongShape) -> bool:
 @rule("M104", "block-count", "block_count is {want}, but the file has tensors of {got:layer}{which}",
       clause="4.1", when=known_models,
       provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
-def block_count(subject: Subject) -> Iterator[Finding]:
+def block_count(subject: LintContext) -> Iterator[Finding]:
     """The layers that have tensors do not match block_count.
 
     Why: loaders expect the tensors of the layers 0 to block_count - 1, and no others. They refuse a missing tensor
@@ -251,7 +251,7 @@ def block_count(subject: Subject) -> Iterator[Finding]:
 
 @rule("M105", "embedding-rows", "tensor {name} has {got:row}; the vocabulary has {want:token}", clause="4.1",
       fix=Fix.UNSAFE, when=known_models, cwe=125)  # fmt: skip
-def embedding_rows(subject: Subject) -> Iterator[Finding]:
+def embedding_rows(subject: LintContext) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
 
     Why: loaders refuse the file: 'has wrong shape'. A reader that does not check this reads beyond the embedding for
@@ -276,7 +276,7 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
                 ).at_most(ceiling(subject))  # fmt: skip
 
 
-def with_expected_head(subject: Subject) -> bool:
+def with_expected_head(subject: LintContext) -> bool:
     """ternary models of architecture llama"""
     return ternary_models(subject) and any(
         _is_expected_head(spec) for spec in architecture_view(subject).model.inventory
@@ -290,7 +290,7 @@ def _is_expected_head(spec: TensorSpec) -> bool:
 @rule("M112", "head-missing", "output.weight is missing: loaders use token_embd.weight as the head; the file does "
       "not show whether the model was trained so", severity=NOTE, clause="4.1",
       when=with_expected_head)  # fmt: skip
-def head_missing(subject: Subject) -> Iterator[Finding]:
+def head_missing(subject: LintContext) -> Iterator[Finding]:
     """The head is missing, which published models of this kind have.
 
     Why: loaders silently use the embedding instead. Llama3-8B-1.58 and Falcon3-1.58bit have a separate head; without it
@@ -306,7 +306,7 @@ def head_missing(subject: Subject) -> Iterator[Finding]:
             yield head_missing.at(TENSOR_COUNT_SPAN)
 
 
-def with_tied_head(subject: Subject) -> bool:
+def with_tied_head(subject: LintContext) -> bool:
     """models of architecture bitnet-25 or bitnet-b1.58"""
     return declared_models(subject) and architecture_view(subject).model.head == "tied"
 
@@ -314,7 +314,7 @@ def with_tied_head(subject: Subject) -> bool:
 @rule("M113", "head-ignored", "tensor {name} of {got:byte} is loaded and never used", severity=NOTE, clause="4.1",
       fix=Fix.UNSAFE, fix_with="--unsafe --select M113", when=with_tied_head,
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
-def head_ignored(subject: Subject) -> Iterator[Finding]:
+def head_ignored(subject: LintContext) -> Iterator[Finding]:
     """The file has a head, but the architecture's graph uses the embedding instead.
 
     Why: the head wastes space: 657 MB of 1.84 GB in the file of 2B-4T before 22 April 2025. ik_llama.cpp does use it,
@@ -335,7 +335,7 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
 @rule("M115", "input-norms-missing", "{got:input norm is|input norms are} missing (each normalizes the input of a "
       "projection); the first is {name}",
       severity=WARNING, clause="4.6", when=ternary_embedding_models)  # fmt: skip
-def input_norms_missing(subject: Subject) -> Iterator[Finding]:
+def input_norms_missing(subject: LintContext) -> Iterator[Finding]:
     """Norms on the inputs of projections are missing in a ternary embedding model.
 
     Why: the models were trained with a norm before the activations of each projection are quantized. Loaders treat
@@ -356,7 +356,7 @@ def input_norms_missing(subject: Subject) -> Iterator[Finding]:
 _PUBLISHED_NAMES: Final = frozenset({"bitnet2b", "bitnet2b_2501"})
 
 
-def with_published_name(subject: Subject) -> bool:
+def with_published_name(subject: LintContext) -> bool:
     """files that bear a published model's name"""
     known = architecture_view(subject)
     return known.is_declared and known.keys.value("general.name") in _PUBLISHED_NAMES
@@ -365,7 +365,7 @@ def with_published_name(subject: Subject) -> bool:
 @rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose published file "
       "has {want:byte}; this file has {got}", severity=NOTE, clause="4.7", when=with_published_name,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
-def release_changed(subject: Subject) -> Iterator[Finding]:
+def release_changed(subject: LintContext) -> Iterator[Finding]:
     """A file with the name and the tensors of a published one has another size.
 
     Why: somebody changed the metadata or appended data. This may be a repair, but it is not the published file.
@@ -387,14 +387,14 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
             yield release_changed.at(span, got=subject.file.size, want=release.size, name=TrustedText(release.name))
 
 
-def embedding_models(subject: Subject) -> bool:
+def embedding_models(subject: LintContext) -> bool:
     """embedding models"""
     return declared_models(subject) and architecture_view(subject).model.embedding_model
 
 
 @rule("P301", "input-norms-upstream", "{got:input norm is|input norms are} unknown to stock llama.cpp, which refuses "
       "the file; the first is {name}", severity=WARNING, clause="4.6", when=embedding_models)  # fmt: skip
-def input_norms_upstream(subject: Subject) -> Iterator[Finding]:
+def input_norms_upstream(subject: LintContext) -> Iterator[Finding]:
     """The file has norms that stock loaders of qwen3 and gemma3 do not know.
 
     Why: only BitNet's fork of 2026 reads these norms. For upstream llama.cpp and programs built on it, each of them is
@@ -422,7 +422,7 @@ _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 @rule("M106", "float-type", "tensor {name} is {got}; as {role}, it is read as {want}", clause="4.4",
       fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#468",))  # fmt: skip
-def float_type(subject: Subject) -> Iterator[Finding]:
+def float_type(subject: LintContext) -> Iterator[Finding]:
     """A norm, a bias or another float tensor has a type that runtimes cannot use for it.
 
     Why: the BitNet fork loads norms that are not F32, and ends the process at the first token. Other runtimes read
@@ -459,7 +459,7 @@ def float_type(subject: Subject) -> Iterator[Finding]:
 
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
       when=ternary_models)  # fmt: skip
-def embedding_type(subject: Subject) -> Iterator[Finding]:
+def embedding_type(subject: LintContext) -> Iterator[Finding]:
     """The embedding or the head has a type that is unusual for it.
 
     Why: runtimes can read rows of an I2_S embedding only since November 2025, and ARM builds of that time read them
@@ -488,7 +488,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def with_file_type_i2s(subject: Subject) -> bool:
+def with_file_type_i2s(subject: LintContext) -> bool:
     """models whose file_type is I2_S"""
     known = architecture_view(subject)
     return known.is_declared and known.keys.value("general.file_type") == FILE_TYPE_I2_S
@@ -497,7 +497,7 @@ def with_file_type_i2s(subject: Subject) -> bool:
 @rule("M108", "projection-left-over", "{got} of {total} projections are not ternary, but file_type is I2_S; the "
       "first is {name}, {kind}", severity=WARNING, clause="4.2",
       when=with_file_type_i2s, provenance=("microsoft/BitNet#621",))  # fmt: skip
-def projection_left_over(subject: Subject) -> Iterator[Finding]:
+def projection_left_over(subject: LintContext) -> Iterator[Finding]:
     """Some projections of a file that says it is I2_S were not quantized.
 
     Why: the converter skipped them without a message. They work, but stay as slow and as large as before. Projections
@@ -521,7 +521,7 @@ def projection_left_over(subject: Subject) -> Iterator[Finding]:
 
 @rule("M109", "ternary-types-mixed", "the projections have several ternary types: {got}", severity=WARNING, clause="4.2",
       when=ternary_models)  # fmt: skip
-def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
+def ternary_types_mixed(subject: LintContext) -> Iterator[Finding]:
     """Projections of one model have several ternary types.
 
     Why: no tool writes such a file, and most builds have kernels for only some of these types, so few of them load it.
@@ -539,7 +539,7 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=TrustedText(words), want=1)
 
 
-def of_architecture_bitnet(subject: Subject) -> bool:
+def of_architecture_bitnet(subject: LintContext) -> bool:
     """models of architecture bitnet"""
     return declared_models(subject) and architecture_view(subject).name == "bitnet"
 
@@ -547,7 +547,7 @@ def of_architecture_bitnet(subject: Subject) -> bool:
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
       "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE, fix_with="--unsafe --select M114",
       when=of_architecture_bitnet)  # fmt: skip
-def scale_twice(subject: Subject) -> Iterator[Finding]:
+def scale_twice(subject: LintContext) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.
 
     Why: separate scales are older than the scale in the I2_S tail. The graph of bitnet applies both.
@@ -568,7 +568,7 @@ def scale_twice(subject: Subject) -> Iterator[Finding]:
 _VOCABULARIES: Final = {"gpt2": "byte-level", "llama": "SentencePiece"}
 
 
-def of_another_vocabulary(subject: Subject) -> bool:
+def of_another_vocabulary(subject: LintContext) -> bool:
     """bitnet models whose vocabulary is of another family"""
     known = architecture_view(subject)
     known_kind = known.tokenizer in _VOCABULARIES
@@ -579,7 +579,7 @@ def of_another_vocabulary(subject: Subject) -> bool:
       "as in models with {other}: only the model's config.json decides", severity=NOTE, clause="4.3",
       fix=Fix.UNSAFE, fix_with="--unsafe --select M117", when=of_another_vocabulary,
       provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"))  # fmt: skip
-def activation_uncertain(subject: Subject) -> Iterator[Finding]:
+def activation_uncertain(subject: LintContext) -> Iterator[Finding]:
     """The activation of the feed-forward may not be the one that the architecture's name chooses.
 
     Why: the graph of bitnet has SiLU, that of bitnet-b1.58 has squared ReLU, and both use the same tensors. Converters
@@ -602,7 +602,7 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
 @rule("M118", "activation-contradicted", "hidden_activation is {got}, and the graph of {arch} has {want}", severity=WARNING,
       clause="4.3", fix=Fix.UNSAFE, fix_with="--unsafe --select M118", when=ternary_by_type_or_key,
       provenance=("ggml-org/llama.cpp#25885", "ggml-org/llama.cpp#26751"))  # fmt: skip
-def activation_contradicted(subject: Subject) -> Iterator[Finding]:
+def activation_contradicted(subject: LintContext) -> Iterator[Finding]:
     """The file asks for another activation than the architecture's graph has.
 
     Why: released runtimes choose the activation by the architecture's name and ignore the key (llama.cpp closed the
@@ -623,7 +623,7 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def llama_with_sub_norms(subject: Subject) -> bool:
+def llama_with_sub_norms(subject: LintContext) -> bool:
     """models of architecture llama with tensors of bitnet"""
     known = architecture_view(subject)
     return (
@@ -637,7 +637,7 @@ def llama_with_sub_norms(subject: Subject) -> bool:
       "rotation by {got}, but its sub-norms belong to an architecture that rotates by {want}: no key states "
       "whether the rows were permuted", severity=NOTE,
       clause="4.2", when=llama_with_sub_norms)  # fmt: skip
-def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
+def permutation_uncertain(subject: LintContext) -> Iterator[Finding]:
     """The rows of queries and keys may be in the order of another architecture.
 
     Why: llama rotates neighboring rows of a head, bitnet rotates its halves, and converters permute the rows of llama
@@ -671,7 +671,7 @@ MEAN: Final = 0.25
 NEGATIVE: Final = 0.2
 
 
-def _gains(subject: Subject, rows: Iterable[Row]) -> list[tuple[Row, tuple[float, ...]]]:
+def _gains(subject: LintContext, rows: Iterable[Row]) -> list[tuple[Row, tuple[float, ...]]]:
     """Return norms with their first values; without those that are no vector of F32 or F16, or not whole in the file."""
     file, chosen = subject.file, []
     for row in rows:
@@ -684,7 +684,7 @@ def _gains(subject: Subject, rows: Iterable[Row]) -> list[tuple[Row, tuple[float
     return [(row, struct.unpack(form, file.source.read(start, struct.calcsize(form)))) for row, start, form in chosen]
 
 
-def gains_less_one(subject: Subject) -> bool:
+def gains_less_one(subject: LintContext) -> bool:
     """models of architecture gemma3"""
     return declared_models(subject) and architecture_view(subject).model.gains_less_one
 
@@ -692,7 +692,7 @@ def gains_less_one(subject: Subject) -> bool:
 @rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
       "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
       when=gains_less_one)  # fmt: skip
-def gemma_norm(subject: Subject) -> Iterator[Finding]:
+def gemma_norm(subject: LintContext) -> Iterator[Finding]:
     """Norms of a Gemma model seem to be stored without the 1 that is added to them.
 
     Why: Gemma multiplies by 1 + w, but graphs multiply by the stored value, so converters add 1. Without this every
@@ -713,7 +713,7 @@ def gemma_norm(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
+def _norms(subject: LintContext) -> list[tuple[Row, tuple[float, ...]]]:
     """Return some norms with their first values; empty if each would need its own request in a sample."""
     if subject.ranges_are_few:
         return []
@@ -722,7 +722,7 @@ def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     return _gains(subject, rows[:: max(1, len(rows) // NORMS)][:NORMS])
 
 
-def norms_read(subject: Subject) -> bool:
+def norms_read(subject: LintContext) -> bool:
     """ternary models with four norms, if payloads are read"""
     if subject.reading.mode == "none" or not ternary_by_type_or_key(subject):
         return False
@@ -731,7 +731,7 @@ def norms_read(subject: Subject) -> bool:
 
 @rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm} (all that were read); the first is {name}",
       severity=WARNING, clause="4.4", when=norms_read, weights=WeightUse.POSITIONS)  # fmt: skip
-def gains_all_one(subject: Subject) -> Iterator[Finding]:
+def gains_all_one(subject: LintContext) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.
 
     Why: training begins with gains of 1 and changes all of them. A model whose gains are all 1 was not trained, or its
@@ -752,7 +752,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
 @rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
       "is added to them seems to be missing (such norms: {norms} of {want})", severity=WARNING, clause="4.4",
       when=norms_read, weights=WeightUse.POSITIONS)  # fmt: skip
-def gains_around_zero(subject: Subject) -> Iterator[Finding]:
+def gains_around_zero(subject: LintContext) -> Iterator[Finding]:
     """Gains are close to 0; trained gains are positive.
 
     Why: some checkpoints store w for a gain of 1 + w, but graphs multiply by the stored value. Hidden states then

@@ -6,7 +6,7 @@ from typing import Final
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import declared_models, known_models, ternary_by_type_or_key
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_table, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import kinds
@@ -33,7 +33,7 @@ from i2s_spec.schema.types import BY_NAME
 _ARCHITECTURE: Final = "general.architecture"
 
 
-def names_architecture(subject: Subject) -> bool:
+def names_architecture(subject: LintContext) -> bool:
     """files that hold a model"""
     of_model = subject.kind is None or subject.kind.is_model
     return of_model and subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
@@ -41,7 +41,7 @@ def names_architecture(subject: Subject) -> bool:
 
 @rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
-def architecture_unknown(subject: Subject) -> Iterator[Finding]:
+def architecture_unknown(subject: LintContext) -> Iterator[Finding]:
     """The architecture is not known, so its keys, tensors and shapes are not checked.
 
     Why: loaders choose the graph by this exact name, and refuse other names: 'unknown model architecture'. A name that
@@ -76,7 +76,7 @@ _OF_ROTATIONS: Final = frozenset(key.name for key in KEYS)
 
 
 @analysis
-def _missing(subject: Subject) -> list[str]:
+def _missing(subject: LintContext) -> list[str]:
     """Return the required keys that a file does not have, except those of the vocabulary, which have their own
     rules.
     """
@@ -92,7 +92,7 @@ def _missing(subject: Subject) -> list[str]:
 
 
 @analysis
-def _foreign(subject: Subject) -> dict[str, tuple[int, bytes]]:
+def _foreign(subject: LintContext) -> dict[str, tuple[int, bytes]]:
     """Return the missing keys of which the file has that of another architecture, each with the row and name of that."""
     found: dict[str, tuple[int, bytes]] = {}
     own = subject.architecture
@@ -104,14 +104,14 @@ def _foreign(subject: Subject) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-def holds_model(subject: Subject) -> bool:
+def holds_model(subject: LintContext) -> bool:
     """files that hold a model"""
     return architecture_view(subject).holds_model
 
 
 @rule(KEY_MISSING, clause="3.1", fix=Fix.UNSAFE, when=holds_model,
       provenance=("CVE-2025-0312",))  # fmt: skip
-def key_missing(subject: Subject) -> Iterator[Finding]:
+def key_missing(subject: LintContext) -> Iterator[Finding]:
     """A key is missing that loaders need.
 
     Why: loaders derive the tensors, their shapes or the graph from it, and have no default: 'key not found in model'.
@@ -137,16 +137,16 @@ _NAMING: Final = {key.name: key for key in GENERAL if key.name == _ARCHITECTURE}
 _DOCUMENT = ", which the GGUF document allows but no loader of I2_S accepts"
 
 
-def with_architecture_key(subject: Subject) -> bool:
+def with_architecture_key(subject: LintContext) -> bool:
     """models and vocabularies that name an architecture"""
     kind = subject.kind
     of_model = kind is None or kind.is_model or kind.name == kinds.VOCABULARY
-    return of_model and b"general.architecture" in subject.places
+    return of_model and b"general.architecture" in subject.key_index
 
 
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
       provenance=("ggml-org/llama.cpp#26690",), when=with_architecture_key)  # fmt: skip
-def key_type(subject: Subject) -> Iterator[Finding]:
+def key_type(subject: LintContext) -> Iterator[Finding]:
     """A key does not have the type that loaders expect.
 
     Why: loaders compare types strictly and refuse most keys of a wrong type. general.file_type ends the process of the
@@ -187,7 +187,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
 
 @rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
       "tensors ({count})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models)  # fmt: skip
-def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
+def quantization_version_missing(subject: LintContext) -> Iterator[Finding]:
     """general.quantization_version is missing in a file with quantized tensors.
 
     Why: the GGUF document requires the key in such files. No loader needs it, and BitNet's Python converters leave it
@@ -206,7 +206,7 @@ def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=declared_models)
-def name_missing(subject: Subject) -> Iterator[Finding]:
+def name_missing(subject: LintContext) -> Iterator[Finding]:
     """The model has no name.
 
     Why: programs display general.name; without it they list the file as unknown.
@@ -228,7 +228,7 @@ _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", 
 
 @rule("M017", "keys-undeclared", "keys that the specification does not know: {got}; the first is {key}", severity=NOTE,
       clause="3.1", when=ternary_by_type_or_key)  # fmt: skip
-def keys_undeclared(subject: Subject) -> Iterator[Finding]:
+def keys_undeclared(subject: LintContext) -> Iterator[Finding]:
     """The file has keys that are not declared for its architecture.
 
     Why: loaders of I2_S ignore keys that they do not know, so a misspelled key has the same effect as a missing one,
@@ -256,7 +256,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
 
 @rule("M018", "foreign-prefix", "the key {key} is missing; the file has {got}, which belongs to another architecture",
       clause="3.1", fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#212",))  # fmt: skip
-def foreign_prefix(subject: Subject) -> Iterator[Finding]:
+def foreign_prefix(subject: LintContext) -> Iterator[Finding]:
     """A key has the prefix of another architecture.
 
     Why: keys begin with the value of general.architecture. If only that value was changed, loaders do not find the
@@ -270,7 +270,7 @@ def foreign_prefix(subject: Subject) -> Iterator[Finding]:
         yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
 
 
-def renamed(subject: Subject) -> bool:
+def renamed(subject: LintContext) -> bool:
     """models of architecture bitnet-25"""
     return declared_models(subject) and architecture_view(subject).model.renamed_to is not None
 
@@ -278,7 +278,7 @@ def renamed(subject: Subject) -> bool:
 @rule("M019", "former-name", "the architecture is called bitnet-25, its name until 22 April 2025; the current name is "
       "bitnet-b1.58", severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when=renamed,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
-def former_name(subject: Subject) -> Iterator[Finding]:
+def former_name(subject: LintContext) -> Iterator[Finding]:
     """The architecture has the name that was used before April 2025.
 
     Why: the graph and the tensors are the same, and loaders of the BitNet family know both names. Programs that were
@@ -304,7 +304,7 @@ _MOST: Final = 1 << 20
 
 
 @analysis
-def _places(subject: Subject) -> dict[str, int]:
+def _places(subject: LintContext) -> dict[str, int]:
     """Return the key-values of a file that declare a rotation, by their names without the prefix."""
     prefix = PREFIX.encode()
     return {
@@ -312,17 +312,17 @@ def _places(subject: Subject) -> dict[str, int]:
     }
 
 
-def with_rotation_keys(subject: Subject) -> bool:
+def with_rotation_keys(subject: LintContext) -> bool:
     """files with prism.hadamard keys"""
     return bool(_places(subject))
 
 
-def with_rotated_types(subject: Subject) -> bool:
+def with_rotated_types(subject: LintContext) -> bool:
     """files with tensors of types 142 and 143"""
     return not _OF_PRISM.isdisjoint(subject.type_numbers - subject.second_readings.keys())
 
 
-def _declared(subject: Subject) -> Rotation | RotationError | None:
+def _declared(subject: LintContext) -> Rotation | RotationError | None:
     """Return the declared rotation, or what is wrong with the keys; None if there are too many to examine."""
     metadata = subject.file.metadata
     try:
@@ -341,7 +341,7 @@ def _declared(subject: Subject) -> Rotation | RotationError | None:
 
 @rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: the rotation of the weights is unknown", clause="3.8",
       when=with_rotation_keys, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
-def rotation_keys(subject: Subject) -> Iterator[Finding]:
+def rotation_keys(subject: LintContext) -> Iterator[Finding]:
     """The keys of a rotation are incomplete or invalid.
 
     Why: the weights are rotated, so the inputs of their products must be rotated too. PrismML's loader refuses the
@@ -361,7 +361,7 @@ def rotation_keys(subject: Subject) -> Iterator[Finding]:
         yield rotation_keys.at(span, got=found.key, key=TrustedText(found.key), why=TrustedText(found.why))
 
 
-def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
+def _misfit(subject: LintContext, rotation: Rotation) -> RotationError | None:
     """Return the first contradiction to the tensors of the file."""
     rows = {name.decode("utf-8", "replace"): i for i, name in subject.tensor_names()}
     for key, names in (("weight_names", rotation.weights), ("inverse_weight_names", rotation.tables)):
@@ -382,7 +382,7 @@ def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
       "compute something else", severity=WARNING,
       clause="3.8", when=with_rotation_keys,
       provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
-def rotation_ignored(subject: Subject) -> Iterator[Finding]:
+def rotation_ignored(subject: LintContext) -> Iterator[Finding]:
     """Rotated weights have a type that programs without support for the rotation read.
 
     Why: only programs that know the keys read the types 142 and 143. Other programs read Q2_0 and similar types, too:
@@ -412,7 +412,7 @@ def rotation_ignored(subject: Subject) -> Iterator[Finding]:
       "are rotated: programs treat them as not rotated", severity=NOTE, clause="3.8",
       when=with_rotated_types,
       provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
-def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
+def rotation_unsaid(subject: LintContext) -> Iterator[Finding]:
     """Tensors have types that PrismML made for rotated weights, but no key declares a rotation.
 
     Why: the weights may not be rotated, as in files that llama-quantize makes of other models. But if they are rotated

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import elsewhere, runtimes_requested
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, raised, rule
 from i2s_spec.schema import faults
 
@@ -222,7 +222,7 @@ def _was_read(verdict: "Verdict") -> bool:
     return runtime.kind == "engine" and not runtime.recorded
 
 
-def _with_effect(subject: Subject, made: Rule, *effects: str) -> Iterator[Finding]:
+def _with_effect(subject: LintContext, made: Rule, *effects: str) -> Iterator[Finding]:
     """Yield a finding for each runtime on which a reason with one of these effects decides, with that reason."""
     from i2s_spec.linter.runtimes.verdicts import COMPUTES, CORRECTLY, LOADS, YES, verdicts
 
@@ -241,7 +241,7 @@ def _with_effect(subject: Subject, made: Rule, *effects: str) -> Iterator[Findin
 @rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
       provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_refuses(subject: Subject) -> Iterator[Finding]:
+def runtime_refuses(subject: LintContext) -> Iterator[Finding]:
     """A runtime does not load the file, or crashes on it.
 
     Why: most often the runtime does not know type 36, and reports another cause: an invalid magic, or a row that is not
@@ -257,7 +257,7 @@ def runtime_refuses(subject: Subject) -> Iterator[Finding]:
 @rule("P202", "runtime-computes-wrongly", "{runtime} loads this file but computes something else: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
+def runtime_computes_wrongly(subject: LintContext) -> Iterator[Finding]:
     """A runtime loads the file but computes something else than the model.
 
     Why: no error is reported. The model writes wrong text, and the file seems to be the cause, but the difference is in
@@ -273,7 +273,7 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
 @rule("P203", "runtime-depends-on-machine", "{runtime} computes this file correctly only on some machines: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
+def runtime_depends_on_machine(subject: LintContext) -> Iterator[Finding]:
     """A runtime computes the file correctly on some machines, and wrongly on others.
 
     Why: kernels for different processors expect different layouts, or are missing. The same file gives correct text on
@@ -290,7 +290,7 @@ def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
       severity=NOTE, clause="7.6",
       provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
+def runtime_needs_conversion(subject: LintContext) -> Iterator[Finding]:
     """A runtime loads the file, but must convert it before it can compute it.
 
     Why: the runtime reads the type only for conversion and has no kernels for it. Without the conversion it crashes, or
@@ -306,7 +306,7 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
 
 @rule("P205", "no-runtime", "no known runtime loads this file and computes it correctly", severity=WARNING,
       clause="7.6", provenance=("microsoft/BitNet#588",), when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def no_runtime(subject: Subject) -> Iterator[Finding]:
+def no_runtime(subject: LintContext) -> Iterator[Finding]:
     """No known runtime loads the file and computes it correctly, on any machine.
 
     Why: nobody can use the file as it is. The other findings give the reason of each runtime.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
 from i2s_spec.schema.types import ValueType
 
@@ -96,7 +96,7 @@ class ReadTexts(NamedTuple):
 
 
 @analysis
-def seen(subject: Subject) -> ReadTexts:
+def seen(subject: LintContext) -> ReadTexts:
     """Return the texts of a file and the hazards of its templates; read once for all rules."""
     return _searched(sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i))
 
@@ -110,8 +110,8 @@ def _searched(texts: list[StringValue]) -> ReadTexts:
 class _Alone:
     """What the rules are asked about instead of a GGUF file: the results of `seen`."""
 
-    def __init__(self, results: dict[Any, ReadTexts]) -> None:
-        self.results = results
+    def __init__(self, analyses: dict[Any, ReadTexts]) -> None:
+        self.analyses = analyses
 
 
 def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]:
@@ -143,7 +143,7 @@ def is_template(key: bytes) -> bool:
     return key.startswith(_TEMPLATE) or key.endswith(b".chat_template") or key in (b"chat_template", _OF_GO)
 
 
-def _others(subject: Subject) -> Iterator[StringValue]:
+def _others(subject: LintContext) -> Iterator[StringValue]:
     """Yield the texts of a file that are no templates, each as far as it is examined."""
     index, left = subject.file.index, ALTOGETHER
     for i in index.keys_of(ValueType.STRING):
@@ -156,7 +156,7 @@ def _others(subject: Subject) -> Iterator[StringValue]:
             yield StringValue(i, key, False, place, subject.file.source.read(start, size), stop - start - size)
 
 
-def _templates(subject: Subject) -> Iterator[StringValue]:
+def _templates(subject: LintContext) -> Iterator[StringValue]:
     """Yield the templates of a file, each as far as it is examined."""
     left, source = TEMPLATES_ALTOGETHER, subject.file.source
     for i, key, place in _template_places(subject):
@@ -168,7 +168,7 @@ def _templates(subject: Subject) -> Iterator[StringValue]:
         )
 
 
-def _template_places(subject: Subject) -> Iterator[tuple[int, bytes, Span]]:
+def _template_places(subject: LintContext) -> Iterator[tuple[int, bytes, Span]]:
     """Yield number, key and span of each template: values, elements of arrays of templates, and texts in a
     tokenizer.json.
     """
@@ -230,17 +230,17 @@ def _path(data: bytes) -> re.Match[bytes] | None:
     return re.search(_PATH, data) if any(part in data for part in _PARTS_OF_PATHS) else None
 
 
-def with_templates(subject: Subject) -> bool:
+def with_templates(subject: LintContext) -> bool:
     """files with a chat template"""
     return any(text.is_template for text in seen(subject).texts)
 
 
-def with_texts(subject: Subject) -> bool:
+def with_texts(subject: LintContext) -> bool:
     """files with text in their metadata"""
     return bool(subject.file.index.keys_of(ValueType.STRING))
 
 
-def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
+def _hazards(subject: LintContext, kind: str, made: Rule) -> Iterator[Finding]:
     for text, hazard in seen(subject).hazards:
         if hazard.kind == kind:
             shown = text.data[hazard.start : hazard.stop]
@@ -251,7 +251,7 @@ def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
 
 @rule("S201", "template-reaches-out", "{key} has {got}: {what}", clause="12.5", cwe=1336, when=with_templates,
       provenance=("CVE-2024-34359", "CVE-2026-5760", "CVE-2024-56326"))  # fmt: skip
-def template_reaches_out(subject: Subject) -> Iterator[Finding]:
+def template_reaches_out(subject: LintContext) -> Iterator[Finding]:
     """A chat template accesses internal attributes or functions of the interpreter that renders it.
 
     Why: a template is a program. Without a sandbox these constructs can run any command, and sandboxes have been
@@ -268,7 +268,7 @@ def template_reaches_out(subject: Subject) -> Iterator[Finding]:
 
 @rule("S202", "template-runs-long", "{key} has {got}: {what} of more than 1,000,000", clause="12.5", cwe=834,
       when=with_templates, provenance=("CVE-2025-52566",))  # fmt: skip
-def template_runs_long(subject: Subject) -> Iterator[Finding]:
+def template_runs_long(subject: LintContext) -> Iterator[Finding]:
     """A chat template loops or repeats text an excessive number of times.
 
     Why: rendering it uses all time or memory before the model sees a token. The rule finds numbers that are written in
@@ -284,7 +284,7 @@ def template_runs_long(subject: Subject) -> Iterator[Finding]:
 
 @rule("S203", "template-broken", "{key} is not a complete template: it has {what}, {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_broken(subject: Subject) -> Iterator[Finding]:
+def template_broken(subject: LintContext) -> Iterator[Finding]:
     """A chat template cannot be split into text and code.
 
     Why: front ends fail to render it, or silently use another template.
@@ -298,7 +298,7 @@ def template_broken(subject: Subject) -> Iterator[Finding]:
 
 @rule("S204", "invisible-text", "{key} has invisible characters: {count}, the first is {got}", severity=WARNING,
       clause="12.5", cwe=1007, when=with_texts)  # fmt: skip
-def invisible_text(subject: Subject) -> Iterator[Finding]:
+def invisible_text(subject: LintContext) -> Iterator[Finding]:
     """A text contains invisible characters.
 
     Why: a model reads them, but a person who reviews a template does not see them. Directional marks display text in
@@ -322,7 +322,7 @@ def invisible_text(subject: Subject) -> Iterator[Finding]:
 
 @rule("S205", "template-trigger", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_trigger(subject: Subject) -> Iterator[Finding]:
+def template_trigger(subject: LintContext) -> Iterator[Finding]:
     """A chat template adds a sentence if a message contains a certain word.
 
     Why: in this way a template changes the answers to chosen questions. It is valid, calls no function, and passes
@@ -338,7 +338,7 @@ def template_trigger(subject: Subject) -> Iterator[Finding]:
 @rule("S206", "encoded-blob", "{key} has {size:character that looks|characters that look} like "
       "encoded data: {got}", severity=WARNING,
       clause="12.5", cwe=506, when=with_texts)  # fmt: skip
-def encoded_blob(subject: Subject) -> Iterator[Finding]:
+def encoded_blob(subject: LintContext) -> Iterator[Finding]:
     """A text contains a long stretch that looks like encoded data.
 
     Why: a person who reviews the text cannot see what the data is, and another program may decode it.
@@ -360,7 +360,7 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
 
 @rule("S207", "template-address", "{key} has the address {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_address(subject: Subject) -> Iterator[Finding]:
+def template_address(subject: LintContext) -> Iterator[Finding]:
     """A chat template contains a web address.
 
     Why: the model reads the text of the template. No published template contains an address; an added one is
@@ -378,7 +378,7 @@ def template_address(subject: Subject) -> Iterator[Finding]:
 
 @rule("S208", "address-or-path", "{key} has {what}: {got}", severity=NOTE, clause="12.5", cwe=200,
       when=with_texts)  # fmt: skip
-def address_or_path(subject: Subject) -> Iterator[Finding]:
+def address_or_path(subject: LintContext) -> Iterator[Finding]:
     """A text such as a name contains a web address, or a path of somebody's machine.
 
     Why: a path reveals who made the file and where. Programs that turn addresses into links show an unexpected link. No
@@ -404,7 +404,7 @@ def address_or_path(subject: Subject) -> Iterator[Finding]:
 
 @rule("S209", "control-characters", "{key} has control characters: {count}, the first is {got}", severity=WARNING,
       clause="12.5", cwe=150, when=with_texts)  # fmt: skip
-def control_characters(subject: Subject) -> Iterator[Finding]:
+def control_characters(subject: LintContext) -> Iterator[Finding]:
     """A text contains control characters other than tabs and line ends.
 
     Why: control characters act on the terminal that prints the text: they move the cursor, hide lines, or write to the
@@ -424,7 +424,7 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
 
 @rule("S210", "long-text", "{what} has {got:byte}; more than {want} is unusual", severity=WARNING, clause="12.5",
       cwe=770, when=with_texts, provenance=("CVE-2025-49847",))  # fmt: skip
-def long_text(subject: Subject) -> Iterator[Finding]:
+def long_text(subject: LintContext) -> Iterator[Finding]:
     """A text is unusually long.
 
     Why: programs print names, render templates and keep tokens in memory without a limit. In some loaders, lengths
@@ -452,7 +452,7 @@ def long_text(subject: Subject) -> Iterator[Finding]:
 
 @rule("S211", "text-not-read", "the last {got:byte} of {key} were not read: only {want} are read{what}",
       severity=WARNING, clause="12.5", cwe=770, when=with_texts)  # fmt: skip
-def text_not_read(subject: Subject) -> Iterator[Finding]:
+def text_not_read(subject: LintContext) -> Iterator[Finding]:
     """A text, or its end, was not checked.
 
     Why: i2s checks 256 KiB of a text, 4 MiB of all templates and 4 MiB of all other texts of a file. Without this
@@ -477,7 +477,7 @@ def text_not_read(subject: Subject) -> Iterator[Finding]:
 
 @rule("S212", "template-escaped-mark", "{key} has {what} written with escapes: {got}", severity=WARNING, clause="12.5",
       cwe=451, when=with_templates)  # fmt: skip
-def template_escaped_mark(subject: Subject) -> Iterator[Finding]:
+def template_escaped_mark(subject: LintContext) -> Iterator[Finding]:
     """A chat template writes a control token with escapes, so that it is not seen in the template's text.
 
     Why: control tokens begin and end turns. One that a reviewer does not find by searching can open a turn of the system
@@ -492,7 +492,7 @@ def template_escaped_mark(subject: Subject) -> Iterator[Finding]:
 
 @rule("S213", "template-date-gate", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_date_gate(subject: Subject) -> Iterator[Finding]:
+def template_date_gate(subject: LintContext) -> Iterator[Finding]:
     """A chat template behaves differently from a certain date on, or on certain days.
 
     Why: a template that is harmless while it is reviewed can change the model's answers later. Published templates write
@@ -507,7 +507,7 @@ def template_date_gate(subject: Subject) -> Iterator[Finding]:
 
 @rule("S214", "template-instruction", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_instruction(subject: Subject) -> Iterator[Finding]:
+def template_instruction(subject: LintContext) -> Iterator[Finding]:
     """A chat template tells the model to pass over its instructions, or to keep something from the user.
 
     Why: the model reads the text of the template in every conversation, and the user does not. The rule knows the usual

@@ -27,7 +27,7 @@ from i2s_spec.linter.analysis.conditions import (
     usual_vocabularies,
     with_tokens,
 )
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_table
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.template import seen as texts_of
@@ -54,7 +54,7 @@ _ADD_BOS, _ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_tok
 
 @rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
       when=declared_or_known_models)  # fmt: skip
-def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
+def tokenizer_key_missing(subject: LintContext) -> Iterator[Finding]:
     """A key that the tokenizer needs is missing.
 
     Why: loaders build the vocabulary first and refuse the file: 'key not found', 'cannot find tokenizer vocab', 'cannot
@@ -75,7 +75,7 @@ def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("T002", "tokenizer-unknown", "tokenizer.ggml.model is {got}; loaders know {want}", clause="3.5",
       fix=Fix.UNSAFE, when=declared_or_known_models)  # fmt: skip
-def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+def tokenizer_unknown(subject: LintContext) -> Iterator[Finding]:
     """Loaders do not know the kind of tokenizer.
 
     Why: they refuse the file: 'unknown tokenizer'.
@@ -96,7 +96,7 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
 @rule("T004", "tokenizer-array-length", "{key} has {got:element} for {want:token}", clause="3.5",
       fix=Fix.UNSAFE, cwe=125, when=with_tokens,
       provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
-def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
+def tokenizer_array_length(subject: LintContext) -> Iterator[Finding]:
     """The number of scores or types differs from the number of tokens.
 
     Why: loaders read one for each token through a pointer, without comparing the lengths. They read beyond the end of a
@@ -118,7 +118,7 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
 @rule("T008", "token-id-range", "{key} is {got}; the file lists {want:token}", severity=WARNING, clause="3.5",
       fix=Fix.UNSAFE, cwe=125, when=with_tokens,
       provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
-def token_id_range(subject: Subject) -> Iterator[Finding]:
+def token_id_range(subject: LintContext) -> Iterator[Finding]:
     """The id of a special token is beyond the vocabulary.
 
     Why: loaders of the BitNet family warn and keep a default, so that texts begin or end with another token. Programs
@@ -144,12 +144,12 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
                 )
 
 
-def byte_level_models(subject: Subject) -> bool:
+def byte_level_models(subject: LintContext) -> bool:
     """models with a gpt2 vocabulary"""
     return declared_models(subject) and byte_level_vocabularies(subject)
 
 
-def models_with_merges(subject: Subject) -> bool:
+def models_with_merges(subject: LintContext) -> bool:
     """models whose vocabulary is made of merges"""
     known = architecture_view(subject)
     if not known_models(subject):
@@ -157,22 +157,22 @@ def models_with_merges(subject: Subject) -> bool:
     return known.tokenizer == "gpt2" or (not known.is_bitnet and known.tokenizer in loader_table().with_merges)
 
 
-def byte_level_i2s_models(subject: Subject) -> bool:
+def byte_level_i2s_models(subject: LintContext) -> bool:
     """models with a gpt2 vocabulary and I2_S tensors"""
     return byte_level_models(subject) and I2_S.number in subject.type_numbers
 
 
-def of_one_byte_level_model(subject: Subject) -> bool:
+def of_one_byte_level_model(subject: LintContext) -> bool:
     """models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary"""
     return byte_level_models(subject) and architecture_view(subject).model.one_model
 
 
-def sentencepiece_models(subject: Subject) -> bool:
+def sentencepiece_models(subject: LintContext) -> bool:
     """models with a llama vocabulary"""
     return declared_models(subject) and architecture_view(subject).tokenizer == "llama"
 
 
-def ending_with_turns(subject: Subject) -> bool:
+def ending_with_turns(subject: LintContext) -> bool:
     """models that end a text with the end of a turn"""
     known = architecture_view(subject)
     return known.is_declared and not known.model.embedding_model and _end_of_turn(known) is not None
@@ -189,7 +189,7 @@ def _end_of_turn(known: ArchitectureView) -> bytes | None:
 @rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: llama.cpp and its relatives take 'default' and warn",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=byte_level_models,
       provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
-def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
+def pre_tokenizer_missing(subject: LintContext) -> Iterator[Finding]:
     """The pre-tokenizer is missing, which defines how text is split before merges apply.
 
     Why: llama.cpp, bitnet.cpp and ik_llama.cpp take 'default' and warn that quality will be degraded: it splits numbers
@@ -207,7 +207,7 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader of I2_S knows", clause="3.5",
       fix=Fix.UNSAFE, when=models_with_merges)  # fmt: skip
-def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+def pre_tokenizer_unknown(subject: LintContext) -> Iterator[Finding]:
     """No loader of I2_S knows the name of the pre-tokenizer.
 
     Why: loaders refuse the file: 'unknown pre-tokenizer type'. A name that is newer than this version of i2s is also
@@ -227,7 +227,7 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
 @rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",
       severity=WARNING, clause="3.5", when=byte_level_i2s_models,
       provenance=("ikawrakow/ik_llama.cpp#551", "microsoft/BitNet#622"))  # fmt: skip
-def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
+def pre_tokenizer_newer(subject: LintContext) -> Iterator[Finding]:
     """Only some loaders know the name of the pre-tokenizer.
 
     Why: the others refuse the file: 'unknown pre-tokenizer type'. BitNet's snapshot of May 2025 knows falcon_e; older
@@ -248,7 +248,7 @@ def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
 @rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, but tokenizer.chat_template is missing",
       severity=NOTE, clause="3.5", when=ending_with_turns,
       provenance=("ikawrakow/ik_llama.cpp#339",))  # fmt: skip
-def chat_template_missing(subject: Subject) -> Iterator[Finding]:
+def chat_template_missing(subject: LintContext) -> Iterator[Finding]:
     """A conversation model has no chat template.
 
     Why: front ends use a default template, and the model sees other markers than in training. The rule assumes that a
@@ -266,7 +266,7 @@ def chat_template_missing(subject: Subject) -> Iterator[Finding]:
 @rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, but the model was trained with a first token",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE,
       when=of_one_byte_level_model)  # fmt: skip
-def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
+def add_bos_unsaid(subject: LintContext) -> Iterator[Finding]:
     """The file does not state whether texts begin with a first token (BOS).
 
     Why: with a gpt2 vocabulary and without a pre-tokenizer of the llama3 family, loaders add no first token. 2B-4T was
@@ -283,7 +283,7 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
 
 @rule("T016", "scores-missing", "{key} is missing in a SentencePiece vocabulary", severity=WARNING, clause="3.5",
       when=sentencepiece_models)  # fmt: skip
-def scores_missing(subject: Subject) -> Iterator[Finding]:
+def scores_missing(subject: LintContext) -> Iterator[Finding]:
     """The scores of a SentencePiece vocabulary are missing.
 
     Why: loaders take 0 for every token. The order in which pieces are joined is then lost, and text is split into other
@@ -317,7 +317,7 @@ def _types(known: ArchitectureView, start: int, count: int = 1) -> tuple[int, ..
 
 @rule("T003", "merge-form", "merges that are not two tokens joined by one space: {got}; the first is merge {index}, {text}",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
-def merge_form(subject: Subject) -> Iterator[Finding]:
+def merge_form(subject: LintContext) -> Iterator[Finding]:
     """A merge is not two tokens joined by one space.
 
     Why: loaders split a merge at the first space after its first character. If the parts are not two tokens, the merge
@@ -335,7 +335,7 @@ def merge_form(subject: Subject) -> Iterator[Finding]:
         yield merge_form.at(span, got=merges.odd_pairs, want=0, index=first, text=known.item(span))
 
 
-def with_token_types(subject: Subject) -> bool:
+def with_token_types(subject: LintContext) -> bool:
     """files with tokens"""
     known = architecture_view(subject)
     return known.keys.has(_TYPES) and known.file.fault is None
@@ -343,7 +343,7 @@ def with_token_types(subject: Subject) -> bool:
 
 @rule("T005", "token-type-value", "the type of token {index} is {got}; types are {want}", severity=WARNING, clause="3.5",
       when=with_token_types)  # fmt: skip
-def token_type_value(subject: Subject) -> Iterator[Finding]:
+def token_type_value(subject: LintContext) -> Iterator[Finding]:
     """A token has a type that does not exist.
 
     Why: loaders treat it as a token without a type, so a control token becomes text, or the model never produces a
@@ -365,7 +365,7 @@ def token_type_value(subject: Subject) -> Iterator[Finding]:
 
 @rule("T006", "token-twice", "tokens {first} and {second} are both {text}", clause="3.5",
       fix=Fix.UNSAFE, cwe=617, when=usual_vocabularies)  # fmt: skip
-def duplicate_token(subject: Subject) -> Iterator[Finding]:
+def duplicate_token(subject: LintContext) -> Iterator[Finding]:
     """Two tokens are the same text.
 
     Why: loaders build a map from text to token and compare its size with that of the list. If they differ, an assertion
@@ -392,7 +392,7 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
 
 @rule("T007", "empty-token", "empty tokens: {got}; the first is token {index}", severity=WARNING, clause="3.5",
       fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
-def empty_token(subject: Subject) -> Iterator[Finding]:
+def empty_token(subject: LintContext) -> Iterator[Finding]:
     """A token is an empty text.
 
     Why: some loaders replace it by a name such as [EMPTY_0] and warn; others loop forever.
@@ -410,7 +410,7 @@ def empty_token(subject: Subject) -> Iterator[Finding]:
 
 @rule("T012", "newline-token-missing", "no token is a newline, {want}", severity=WARNING, clause="3.5",
       when=usual_vocabularies)  # fmt: skip
-def newline_token_missing(subject: Subject) -> Iterator[Finding]:
+def newline_token_missing(subject: LintContext) -> Iterator[Finding]:
     """No token stands for a newline.
 
     Why: loaders look it up when they build the vocabulary. Without it they use the padding token, or stop.
@@ -430,7 +430,7 @@ def newline_token_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("T014", "filler-tokens", "filler tokens in the vocabulary: {got}; the first is token {index}, {text}",
       severity=NOTE, clause="3.5", when=usual_vocabularies)  # fmt: skip
-def filler_tokens(subject: Subject) -> Iterator[Finding]:
+def filler_tokens(subject: LintContext) -> Iterator[Finding]:
     """The vocabulary contains filler tokens.
 
     Why: converters add filler tokens up to the number of rows of the embedding. This is right if the model has spare
@@ -447,7 +447,7 @@ def filler_tokens(subject: Subject) -> Iterator[Finding]:
         yield filler_tokens.at(span, got=seen.numbered, want=0, index=seen.first_numbered, text=known.item(span))
 
 
-def sentencepiece_vocabularies(subject: Subject) -> bool:
+def sentencepiece_vocabularies(subject: LintContext) -> bool:
     """files with a llama vocabulary"""
     return architecture_view(subject).tokenizer == "llama"
 
@@ -455,7 +455,7 @@ def sentencepiece_vocabularies(subject: Subject) -> bool:
 @rule("T017", "byte-token-form", "token {index}, {text}, has type byte but not the form <0xNN>", severity=WARNING,
       clause="3.5", fix=Fix.UNSAFE, cwe=20, when=sentencepiece_vocabularies,
       provenance=("ggml-org/llama.cpp#25969",))  # fmt: skip
-def byte_token_form(subject: Subject) -> Iterator[Finding]:
+def byte_token_form(subject: LintContext) -> Iterator[Finding]:
     """A token of type byte does not have the form of a byte.
 
     Why: loaders read two hexadecimal digits after '<0x' without checking them, so the result may not be a byte.
@@ -532,7 +532,7 @@ def _named_token(known: ArchitectureView, key: str) -> int | None:
 
 @rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
       when=with_tokens)  # fmt: skip
-def special_token_normal(subject: Subject) -> Iterator[Finding]:
+def special_token_normal(subject: LintContext) -> Iterator[Finding]:
     """A special token has the type normal.
 
     Why: a normal token is text: programs print it, and recognize it in the user's text. Either the end-of-text token is
@@ -552,7 +552,7 @@ def special_token_normal(subject: Subject) -> Iterator[Finding]:
 
 @rule("T019", "special-tokens-exchanged", "{key} is token {got}, {text}, which {want} a text", severity=WARNING,
       clause="3.5", when=usual_vocabularies)  # fmt: skip
-def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
+def special_tokens_exchanged(subject: LintContext) -> Iterator[Finding]:
     """The token that begins texts and the token that ends them are exchanged.
 
     Why: programs put the first token before every text, and stop at the end token. If the two are exchanged, the model
@@ -576,14 +576,14 @@ def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
             return
 
 
-def with_markers(subject: Subject) -> bool:
+def with_markers(subject: LintContext) -> bool:
     """files with a chat template and markers among their tokens"""
     return with_templates(subject) and usual_vocabularies(subject) and architecture_view(subject).vocabulary is not None
 
 
 @rule("T020", "template-marker-missing", "{key} has {got}, which is not a token (markers without a token: {count})",
       severity=WARNING, clause="3.5", when=with_markers)  # fmt: skip
-def template_marker_missing(subject: Subject) -> Iterator[Finding]:
+def template_marker_missing(subject: LintContext) -> Iterator[Finding]:
     """A chat template has markers that are not in the vocabulary.
 
     Why: the marker is then split into pieces of ordinary text, which the model never saw around a turn in training.
@@ -637,7 +637,7 @@ def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tup
 UNMADE: Final = 0.001
 
 
-def with_merges(subject: Subject) -> bool:
+def with_merges(subject: LintContext) -> bool:
     """files with merges that loaders use"""
     known = architecture_view(subject)
     return known.tokenizer in MERGING and known.keys.has(MERGES)
@@ -645,7 +645,7 @@ def with_merges(subject: Subject) -> bool:
 
 @rule("T021", "merge-order", "{got} of {want:result} of merges cannot be made, since no merge before makes their parts; the "
       "first is merge {index}, {text}", severity=WARNING, clause="3.5", when=with_merges)  # fmt: skip
-def merge_order(subject: Subject) -> Iterator[Finding]:
+def merge_order(subject: LintContext) -> Iterator[Finding]:
     """Merges are not in the order in which they were learned, or some are missing.
 
     Why: a merge applies to existing parts: single characters, or results of earlier merges. In another order or with
@@ -668,7 +668,7 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
 
 @rule("T022", "merges-missing", "the file has {got:merge} for {want:token that needs|tokens that need} one",
       severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
-def merges_missing(subject: Subject) -> Iterator[Finding]:
+def merges_missing(subject: LintContext) -> Iterator[Finding]:
     """The file has far fewer merges than tokens that need one.
 
     Why: in a byte-level vocabulary, each token that is neither a byte nor special is the result of a merge. Tokens
@@ -690,7 +690,7 @@ def merges_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("T023", "blank-in-token", "tokens with a blank among the first {want}: {got}; the first is token {index}, {text}",
       severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
-def blank_in_token(subject: Subject) -> Iterator[Finding]:
+def blank_in_token(subject: LintContext) -> Iterator[Finding]:
     """Tokens of a byte-level vocabulary contain plain blanks instead of U+0120.
 
     Why: byte-level vocabularies represent each byte by a printable character, and a blank by U+0120. A plain blank does
@@ -719,7 +719,7 @@ _LAST_TOKEN: Final = 3
 _BOS_FIRST: Final = re.compile(rb"\s*\{\{-?\s*bos_token\b")
 
 
-def pooled_by_last_token(subject: Subject) -> bool:
+def pooled_by_last_token(subject: LintContext) -> bool:
     """embedding models that are represented by their last token"""
     pooling = architecture_view(subject).keys.of_prefix("pooling_type")
     return pooling is not None and pooling[0] == _LAST_TOKEN and with_tokens(subject)
@@ -728,7 +728,7 @@ def pooled_by_last_token(subject: Subject) -> bool:
 @rule("T024", "add-eos-unsaid", "pooling_type is 3, the last token, and tokenizer.ggml.add_eos_token is {got}: the text's "
       "own last token represents it", severity=WARNING, clause="3.6", when=pooled_by_last_token,
       provenance=("ggml-org/llama.cpp#14280",))  # fmt: skip
-def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
+def add_eos_unsaid(subject: LintContext) -> Iterator[Finding]:
     """A text is represented by its last token, and programs do not add the one of the training.
 
     Why: models that are pooled by the last token were trained with an end token after each text. Without the key, loaders
@@ -750,7 +750,7 @@ def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
 @rule("T025", "eos-ends-no-turn", "the template ends turns with {turn}, but {key} is token {got}, {text}, and no "
       "eot_token_id names the other", severity=NOTE, clause="3.5", when=with_markers,
       provenance=("unslothai/unsloth#468", "hiyouga/LlamaFactory#7454"))  # fmt: skip
-def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
+def eos_ends_no_turn(subject: LintContext) -> Iterator[Finding]:
     """The token that ends a text is not the one with which the chat template ends a turn.
 
     Why: programs stop at eos_token_id, and at eot_token_id where it is given. llama.cpp also finds the usual tokens by
@@ -777,14 +777,14 @@ def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
             return
 
 
-def with_templates_and_tokens(subject: Subject) -> bool:
+def with_templates_and_tokens(subject: LintContext) -> bool:
     """files with a chat template and tokens"""
     return with_templates(subject) and with_tokens(subject)
 
 
 @rule("T026", "bos-twice", "{key} begins with bos_token, and tokenizer.ggml.add_bos_token is true: a program that does both "
       "puts two before a conversation", severity=NOTE, clause="3.5", when=with_templates_and_tokens)  # fmt: skip
-def bos_twice(subject: Subject) -> Iterator[Finding]:
+def bos_twice(subject: LintContext) -> Iterator[Finding]:
     """Both the chat template and the tokenizer put the first token (BOS) before a conversation.
 
     Why: a program that renders the template and then tokenizes the text as usual gives the model two first tokens, which
@@ -808,7 +808,7 @@ def bos_twice(subject: Subject) -> Iterator[Finding]:
             return
 
 
-def with_empty_template(subject: Subject) -> bool:
+def with_empty_template(subject: LintContext) -> bool:
     """files with an empty chat template"""
     value = architecture_view(subject).keys.value(_TEMPLATE)
     return isinstance(value, str) and not value.strip()
@@ -816,7 +816,7 @@ def with_empty_template(subject: Subject) -> bool:
 
 @rule("T027", "chat-template-empty", "tokenizer.chat_template is empty", severity=WARNING, clause="3.5",
       when=with_empty_template)  # fmt: skip
-def chat_template_empty(subject: Subject) -> Iterator[Finding]:
+def chat_template_empty(subject: LintContext) -> Iterator[Finding]:
     """The chat template is an empty text.
 
     Why: some programs take a default template in its place, as they do where the key is missing, and others render every

@@ -18,13 +18,13 @@ from i2s_spec.schema.runtimes import Runtime
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
 
 #: The activation that a graph applies, in words.
 _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 
 
-def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
+def reasons(subject: LintContext, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
     """What an engine computes wrongly, correctly only on some machines, or correctly according to runs; that it was not
     tried, if there is no run."""
     found = evidence.form(subject)
@@ -52,7 +52,7 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
         yield shown._replace(effect="doubt") if failed else shown  # what fails is the converted file
 
 
-def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _limits(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """Sizes that the kernels of a type, or the memory of a device, do not take."""
     index = subject.file.index
     for each in runtime.limits:
@@ -73,7 +73,7 @@ def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
                 break
 
 
-def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def _activation(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """Yield the activation of the feed-forward network, which files rarely state."""
     own = architecture.activation
     key = f"{architecture.prefix}.hidden_activation"
@@ -91,7 +91,7 @@ def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) 
         yield Reason(text, runtime.source, "wrong")
 
 
-def _scales(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def _scales(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """What an engine does with scales beside weights, as far as its source was read."""
     index = subject.file.index
     names = [name for i in range(index.tensors) if (name := index.tensor(i).name).endswith(b"scale")]
@@ -131,7 +131,7 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
             yield Reason(stated_text, fact.source if fact is not None else runtime.source, effect)
 
 
-def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _shapes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """Rows that do not consist of whole blocks, and rows that are long."""
     wide = runtime.fact("int16")
     if wide is not None:
@@ -162,7 +162,7 @@ def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
                 return
 
 
-def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _sizes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """Tensors whose extent differs from their size: their bytes are not where a reader expects them."""
     for extent in subject.extents:
         placement = extent.placement
@@ -180,7 +180,7 @@ def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             return
 
 
-def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _values(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """Codes and scales, if payloads are read anyway."""
     for tensor in subject.survey or ():
         name = quote(tensor.name, 64)
@@ -199,7 +199,7 @@ def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             return
 
 
-def _not_finite(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _not_finite(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """Floats, and scales of blocks, that are infinite or NaN, if payloads are read anyway."""
     if subject.survey is None:
         return
@@ -212,7 +212,7 @@ def _not_finite(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield Reason(text, runtime.source, "wrong", span)
 
 
-def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """How text is split: another split gives other tokens than those that the weights were trained with."""
     metadata = subject.file.metadata
     first, pre = runtime.fact("first-token"), metadata.get("tokenizer.ggml.pre")

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from i2s_spec.convert.recipes import CHAT_TEMPLATE
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.runtimes import devices, evidence
 from i2s_spec.linter.runtimes.forms import FileForm
 from i2s_spec.linter.runtimes.records import RunRecord
@@ -268,8 +268,8 @@ class _Copies:
     def __init__(self, file: File, tensors: list[int]) -> None:
         self.file = file
         self.tensors = tensors
-        self.subject = Subject(file)
-        self._subjects: dict[str, Subject] = {}
+        self.subject = LintContext(file)
+        self._subjects: dict[str, LintContext] = {}
         self._verdicts: dict[str, dict[str, Verdict]] = {}
 
     def fits(self, name: str) -> bool:
@@ -298,10 +298,10 @@ class _Copies:
         data = self.file.source.read((self.file.data_start or 0) + info.offset, length)
         return len({data[at + scale.offset : at + scale.offset + scale.nbytes] for at in range(0, length, step)}) <= 1
 
-    def of(self, name: str) -> Subject:
+    def of(self, name: str) -> LintContext:
         """Return the copy in a type."""
         if name not in self._subjects:
-            self._subjects[name] = Subject(File(_HeaderCopy(self.file, self.tensors, name)))
+            self._subjects[name] = LintContext(File(_HeaderCopy(self.file, self.tensors, name)))
         return self._subjects[name]
 
     def verdicts(self, name: str) -> Mapping[str, Verdict]:
@@ -363,7 +363,7 @@ def cautions(path: str | os.PathLike[str]) -> tuple[str, ...]:
     with open_file(path) as file:
         if file.fault is not None:
             return ()
-        subject = Subject(file)
+        subject = LintContext(file)
         found = [*_unread_keys(file), *_of_runs(subject)]
     return tuple(dict.fromkeys(found))
 
@@ -386,7 +386,7 @@ def _unread_keys(file: File) -> Iterator[str]:
 _KINDS_OF_FEATURES: Final = ("rotary scaling ", "rotary factors", "a window of attention")
 
 
-def _of_runs(subject: Subject) -> Iterator[str]:
+def _of_runs(subject: LintContext) -> Iterator[str]:
     """What runs and the limits of kernels say of programs that load the types of the file."""
     form = evidence.form(subject)
     kinds = [kind for kind in _KINDS_OF_FEATURES if any(each.startswith(kind) for each in form.features)]

@@ -42,7 +42,7 @@ from i2s_spec.schema.runtimes import (
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
     from i2s_spec.linter.analysis.loader_differences import LoaderView
     from i2s_spec.schema.architectures import Placed
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _LENIENT: Final = "bitnet.cpp-2026"
 
 
-def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """Why the loader refuses the model or crashes; empty if it loads. Ends where the loader stops."""
     makes = dict(runtime.loader)
     for reason in _reasons(subject, runtime):
@@ -63,9 +63,9 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             yield Reason(text, FAMILY_LOADER, "unknown", reason.span)
 
 
-def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     source = runtime.source
-    place = subject.places.get(b"split.count")
+    place = subject.key_index.get(b"split.count")
     if place is not None and (label := subject.file.index.key(place).label) != "u16":
         text = f"the loader stops at the metadata: split.count has type {label} but expected type u16"
         yield Reason(text, "", "no", _key_span(subject, "split.count"), "keys")
@@ -120,7 +120,7 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     yield from of_evaluation(subject, runtime, architecture)
 
 
-def unsound(subject: Subject) -> Reason | None:
+def unsound(subject: LintContext) -> Reason | None:
     """Why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
     architecture = subject.declared
     if architecture is None or not subject.file.index.tensors:
@@ -144,12 +144,12 @@ def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[R
         yield Reason(text, source, "note", span)
 
 
-def is_vocabulary(subject: Subject) -> bool:
+def is_vocabulary(subject: LintContext) -> bool:
     """Whether a file has tokens but no tensors: such files only serve to test tokenizers."""
     return subject.file.index.tensor_count == 0 and TOKENS in subject.file.metadata
 
 
-def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
+def _vocabulary(subject: LintContext, runtime: Runtime, name: str) -> Reason:
     """What an engine does with a vocabulary without tensors."""
     span = _key_span(subject, "general.architecture")
     if not runtime.vocabularies:
@@ -174,7 +174,7 @@ def _architecture_source(runtime: Runtime, name: str) -> str:
     return runtime.bitnet_names if declared is not None and declared.one_model else runtime.source
 
 
-def _value(subject: Subject, key: str) -> Any:
+def _value(subject: LintContext, key: str) -> Any:
     """Return a value that is not an array."""
     metadata = subject.file.metadata
     if key not in metadata:
@@ -183,23 +183,23 @@ def _value(subject: Subject, key: str) -> Any:
     return None if entry.label.startswith("arr") or entry.count > 1 << 16 else metadata.decode(entry)
 
 
-def _text(subject: Subject, key: str) -> str | None:
+def _text(subject: LintContext, key: str) -> str | None:
     value = _value(subject, key)
     return value if isinstance(value, str) else None
 
 
-def _number(subject: Subject, key: str) -> float | None:
+def _number(subject: LintContext, key: str) -> float | None:
     value = _value(subject, key)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _key_span(subject: Subject, key: str) -> Span | None:
+def _key_span(subject: LintContext, key: str) -> Span | None:
     metadata = subject.file.metadata
     return metadata.entry(key).value_span if key in metadata else None
 
 
 def _hyperparameters(
-    subject: Subject, architecture: Architecture, values: Mapping[str, Any]
+    subject: LintContext, architecture: Architecture, values: Mapping[str, Any]
 ) -> Hyperparameters | FormatError:
     """Return the sizes of the model, or the error that stops the loader: a required key is missing, or a key has a
     wrong type.
@@ -225,7 +225,7 @@ def _hyperparameters(
         return error
 
 
-def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def _tokenizer(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     metadata = subject.file.metadata
     model = _text(subject, TOKENIZER_MODEL)
     if model is None:
@@ -250,7 +250,9 @@ def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -
             yield Reason(text, "", "no", _key_span(subject, vocab), "count")
 
 
-def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: Hyperparameters) -> Iterator[Reason]:
+def _tensors(
+    subject: LintContext, runtime: Runtime, architecture: Architecture, h: Hyperparameters
+) -> Iterator[Reason]:
     """Tensors that are missing, unknown, or have a wrong shape: loaders count tensors."""
     if h.layers * 20 > limits.MANY_TENSORS:
         return
@@ -312,7 +314,7 @@ def _takes_scale(
     return "no" if runtime.scales == "bitnet" else "unknown"
 
 
-def _roles(subject: Subject, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
+def _roles(subject: LintContext, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
     """I2_S tensors where a loader or a graph needs another type."""
     for raw, tensor in there.items():
         if tensor.number != 36:
@@ -361,7 +363,7 @@ class _Tolerated(Mapping[str, Any]):
         return key in self._metadata
 
 
-def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> dict[str, tuple[str, float, Any]]:
+def _strange(subject: LintContext, runtime: Runtime, architecture: Architecture) -> dict[str, tuple[str, float, Any]]:
     """Values that the loader accepts although no model can have them: fault to key, value, and replacement."""
     endings, found = dict(runtime.endings), {}
     for fault, name, instead in _TOLERATED:
@@ -372,7 +374,7 @@ def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> 
     return found
 
 
-def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) -> Mapping[str, Any]:
+def tolerated(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Mapping[str, Any]:
     """Return the metadata with which sizes are derived as in the loader."""
     strange = _strange(subject, runtime, architecture)
     if not strange:
@@ -380,7 +382,7 @@ def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) ->
     return _Tolerated(subject.file.metadata, {key: instead for key, _, instead in strange.values()})
 
 
-def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def of_metadata(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """What a loader does with wrong values of keys, in its order."""
     for name, key, source in runtime.required:
         if architecture.prefix == name and key not in subject.file.metadata:
@@ -408,7 +410,7 @@ def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) 
         )
 
 
-def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def of_vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     """What a loader does with a wrong vocabulary, in its order."""
     known, endings = architecture_view(subject), dict(runtime.endings)
     if "merge-empty" in endings and known.tokenizer == "gpt2" and known.merges is not None and known.merges.empty:
@@ -439,7 +441,7 @@ def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
                 yield _ended(subject, runtime, "special-token", TOKENS, text)
 
 
-def token_array(subject: Subject, runtime: Runtime, key: str) -> Reason | None:
+def token_array(subject: LintContext, runtime: Runtime, key: str) -> Reason | None:
     """What a loader does with tokens or merges that are not arrays of text; None if its table does not say."""
     if key not in (TOKENS, MERGES) or "token-arrays" not in dict(runtime.endings):
         return None
@@ -447,7 +449,7 @@ def token_array(subject: Subject, runtime: Runtime, key: str) -> Reason | None:
     return _ended(subject, runtime, "token-arrays", key, f"{key} is {label}, and it reads it as an array of text")
 
 
-def of_evaluation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def of_evaluation(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """What happens when a model that was loaded with such values is evaluated."""
     for fault, (key, value, _) in _strange(subject, runtime, architecture).items():
         ending = dict(runtime.endings)[fault]
@@ -462,7 +464,7 @@ def of_evaluation(subject: Subject, runtime: Runtime, architecture: Architecture
 
 
 def _ended(
-    subject: Subject, runtime: Runtime, fault: str, key: str, text: str, span: Span | None = None
+    subject: LintContext, runtime: Runtime, fault: str, key: str, text: str, span: Span | None = None
 ) -> Reason:  # fmt: skip
     ending = dict(runtime.endings)[fault]
     words = f"{text}: it aborts" if ending.outcome == "crash" else text

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, quote
 from i2s_spec.inspect.kind import RecognisedKind
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.runtimes import compute_checks, devices, evidence, header_checks, loader_checks
 from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
@@ -88,7 +88,7 @@ class Verdict(NamedTuple):
         }
 
 
-def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
+def verdicts(subject: LintContext, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
     """Return the verdicts of all declared runtimes on a file; none says yes below an error of `subject.errors`.
 
     :param dialect: how its I2_S tensors are packed, if that is known
@@ -101,12 +101,12 @@ def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Ve
 
 
 @analysis
-def canonical_verdicts(subject: Subject) -> tuple[Verdict, ...]:
+def canonical_verdicts(subject: LintContext) -> tuple[Verdict, ...]:
     """Return the verdicts of all declared runtimes on a file whose I2_S tensors are canonical."""
     return _verdicts(subject, CANONICAL)
 
 
-def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
+def _verdicts(subject: LintContext, packed: Dialect) -> tuple[Verdict, ...]:
     headers = Headers(subject)
     made: dict[str, Verdict] = {}
     other = _other_kind(subject)
@@ -123,12 +123,12 @@ def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
     return tuple(made.values())
 
 
-def _other_kind(subject: Subject) -> RecognisedKind | None:
+def _other_kind(subject: LintContext) -> RecognisedKind | None:
     """Return the kind of a file that is used in another way than a model."""
     return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
-def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
+def _second_meanings(subject: LintContext, runtime: Runtime) -> list[Reason]:
     """Type numbers with the meaning of a single program: no record is of such a file."""
     if runtime.kind == "reader":
         return []
@@ -139,7 +139,7 @@ def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
     ]  # fmt: skip
 
 
-def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
+def _verdict(subject: LintContext, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
     second = _second_meanings(subject, runtime)
     if runtime.recorded:
         found = [*_elsewhere(subject), *evidence.reasons(subject, runtime), *second]
@@ -188,7 +188,7 @@ def _stops(found: Iterable[Reason]) -> bool:
     return any(reason.effect in LOADS for reason in found)
 
 
-def _elsewhere(subject: Subject) -> Iterator[Reason]:
+def _elsewhere(subject: LintContext) -> Iterator[Reason]:
     """Why runs of other files say nothing about a file: its tensors are not where the header puts them, or not all there."""
     if subject.placements.end > subject.data_size:
         yield Reason("not tried: tensors reach beyond the end of the file", "", "unknown")
@@ -211,7 +211,7 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
     return Verdict(runtime.name, runtime.title, loads, computes, ordered)
 
 
-def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdict:
+def _front(subject: LintContext, runtime: Runtime, engine: Verdict | None) -> Verdict:
     """Return the verdict of a front end: that of its own reader first; then it fails where its engine does, with its
     own words. That its engine computes a file says nothing about it, because it was not run."""
     own = _refused_by_reader(subject, runtime)
@@ -234,7 +234,7 @@ def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdic
     return Verdict(runtime.name, runtime.title, engine.loads, engine.computes, (first, *engine.reasons[1:]))
 
 
-def _refused_by_reader(subject: Subject, runtime: Runtime) -> Reason | None:
+def _refused_by_reader(subject: LintContext, runtime: Runtime) -> Reason | None:
     """Return the first tensor of a type that the reader of a front end does not take."""
     index, refusal = subject.file.index, runtime.refusal
     if not runtime.types or refusal is None:
