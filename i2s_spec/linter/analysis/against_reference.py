@@ -162,7 +162,7 @@ class FloatsDiffer(NamedTuple):
 def differs(
     subject: LintContext, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
 ) -> FloatsDiffer | None:
-    """How a tensor differs from the reference.
+    """Return the difference of a tensor from the reference.
 
     :param budget: the file's budget for explaining differences
     :raises ValueError: if the tensor cannot be compared; the text says why
@@ -190,7 +190,7 @@ def differs(
 
 
 def _values_differ(subject: LintContext, row: int, ours: Rows, theirs: Rows) -> FloatsDiffer | None:
-    """Where the values differ, without an explanation."""
+    """Return the place where the values differ, without an explanation."""
     whole = subject.reading.mode == "full"
     rounded = (ours.tolerance, ours.scaled) != (theirs.tolerance, theirs.scaled) or ours.scaled
     tolerance = max(ours.tolerance, theirs.tolerance) if rounded else 0.0

@@ -210,7 +210,7 @@ class ArchitectureView:
         return present
 
     def misplaced(self, row: Row) -> str:
-        """Why loaders refuse a declared scale where it stands, in words; empty for everything else."""
+        """Return the reason why loaders refuse a declared scale where it stands, in words; empty for everything else."""
         if row.spec is None or row.spec.role not in ("scale", "input scale"):
             return ""
         weight = self.present.get(f"{row.name.rpartition('.')[0]}.weight")

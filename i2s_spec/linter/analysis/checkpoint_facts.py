@@ -159,7 +159,7 @@ class CheckpointFacts:
 
 
 def common_prefix(names: Iterable[str]) -> str:
-    """What all names begin with.
+    """Return the longest text that all names begin with.
 
     >>> common_prefix(["model.a", "model.b.c"]), common_prefix(["a"])
     ('model.', 'a')
@@ -172,7 +172,7 @@ def common_prefix(names: Iterable[str]) -> str:
 
 
 def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:
-    """Little-endian floats of a checkpoint as float32."""
+    """Return the little-endian floats of a checkpoint as float32."""
     import numpy as np
 
     if dtype == "BF16":

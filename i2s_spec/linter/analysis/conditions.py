@@ -28,7 +28,7 @@ LOOKED_AT: Final = 1000
 
 
 def elsewhere(words: str) -> Callable[[Any], bool]:
-    """The condition of rules that other commands apply: no file under the linter meets it."""
+    """Return the condition of rules that other commands apply: no file under the linter meets it."""
 
     def never(_: Any) -> bool:
         return False
@@ -65,7 +65,7 @@ def adapters_with_base(subject: LintContext) -> bool:
 
 @analysis
 def base_model(subject: LintContext) -> File | None:
-    """The reference, if it is a model in GGUF whose header could be read."""
+    """Return the reference, if it is a model in GGUF whose header could be read."""
     base = subject.weights.file if subject.weights is not None else None
     kind = kind_of(base) if base is not None else None
     return base if kind is not None and kind.is_model else None
@@ -90,7 +90,7 @@ def projectors(subject: LintContext) -> bool:
 
 
 def importance_matrices(subject: LintContext) -> bool:
-    """importance matrices"""
+    """importance matrices"""  # noqa: D401
     return _is(subject, kinds.IMATRIX)
 
 

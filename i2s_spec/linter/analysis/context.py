@@ -114,9 +114,8 @@ class LintContext:
             file.data_section.begin_at(padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT))
         else:
             file.data_section.locate()
-        if self.shift is None and self.data_size_unexplained:
-            if (error := text_decoded(file.source)) is not None:
-                raise error
+        if self.shift is None and self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
+            raise error
 
     @cached_property
     def on_server(self) -> bool:
@@ -139,7 +138,7 @@ class LintContext:
         return bool(self.placements) and self.data_size > padded(self.placements.end, limits.DEFAULT_ALIGNMENT)
 
     def _uncounted(self) -> Uncounted | None:
-        """Tensor infos after the last counted one; their reader is imported only if the bytes could be a name's length."""
+        """Return the tensor infos after the last counted one; they are read only if the bytes could be a name's length."""
         file = self.file
         if file.infos_end is None or file.fault is not None or file.size - file.infos_end < 8:
             return None
@@ -184,12 +183,12 @@ class LintContext:
         return self.survey
 
     def key_names(self) -> Iterator[tuple[int, bytes]]:
-        """Index and name of every key-value that could be read."""
+        """Yield index and name of every key-value that could be read."""
         key = self.file.index.key
         return ((i, key(i).name) for i in range(self.file.index.keys))
 
     def tensor_names(self) -> Iterator[tuple[int, bytes]]:
-        """Index and name of every tensor info that could be read."""
+        """Yield index and name of every tensor info that could be read."""
         tensor = self.file.index.tensor
         return ((i, tensor(i).name) for i in range(self.file.index.tensors))
 
@@ -263,7 +262,7 @@ class LintContext:
         return [self.file.tensors.by_index(i) for i in odd]
 
     def i2s(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Row and ne of every I2_S tensor of a sound shape."""
+        """Yield row and ne of every I2_S tensor of a sound shape."""
         tensor, number = self.file.index.tensor, types.I2_S.number
         sound: tuple[int, ...] = ()
         for i in range(self.file.index.tensors):
@@ -528,7 +527,7 @@ def _is_name(name: bytes) -> bool:
 
 
 def _info(file: File, at: int) -> tuple[bytes, int] | None:
-    """Name and end of the tensor info at a position, if there is one."""
+    """Return name and end of the tensor info at a position, if there is one."""
     data = file.source.read(at, min(_MOST, max(0, file.size - at)))
     records = LenientRecords(data, _POLICY, file.size, at, big=file.byte_order == "big")
     try:

@@ -19,7 +19,7 @@ _MODEL: Final = "keys, tensors and shapes"
 
 
 def unchecked(subject: LintContext) -> tuple[str, ...]:
-    """What no rule examined; empty if everything that there is a rule for was examined.
+    """Return the parts that no rule examined, in words; empty if everything that there is a rule for was examined.
 
     Only what follows from the file is said here, not which rules a profile leaves out.
     """
@@ -38,7 +38,7 @@ def unchecked(subject: LintContext) -> tuple[str, ...]:
 
 
 def _of_contents(subject: LintContext) -> str:
-    """Tensors whose contents no rule could examine; a sample says itself what it leaves out."""
+    """Return the tensors whose contents no rule could examine, in words; a sample says itself what it leaves out."""
     types = examined_types(subject)
     if types is None or subject.reading.mode == "sample":
         return ""

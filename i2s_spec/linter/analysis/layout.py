@@ -91,7 +91,7 @@ def weight_code_map(subject: LintContext) -> CodeMap:
 
 @analysis
 def code_totals(subject: LintContext) -> list[int]:
-    """How often the codes 0 to 3 occur in all payloads together, as far as they were read."""
+    """Count the codes 0 to 3 in all payloads together, as far as they were read."""
     zero = one = two = three = 0
     for counts in code_counts(subject):
         zero += counts[0]
@@ -102,14 +102,14 @@ def code_totals(subject: LintContext) -> list[int]:
 
 
 def code_counts(subject: LintContext) -> Iterator[tuple[int, int, int, int]]:
-    """How often the codes 0 to 3 occur in each payload."""
+    """Count the codes 0 to 3 in each payload."""
     survey = subject.survey
     return map(survey.counts, range(len(survey))) if survey is not None else iter(())
 
 
 @analysis
 def query_order(subject: LintContext) -> PairOrder | None:
-    """Which rows of queries and keys are rotated together; None if no weights that could show it are read."""
+    """Return which rows of queries and keys are rotated together; None if no weights that could show it are read."""
     found = weight_layout(subject)
     if found is not None:
         from i2s_spec.layout_inference.evidence import pair_order

@@ -198,7 +198,7 @@ class LoaderView:
         return words, tuple(f"{self.architecture.name}.{key}" for key in keys)
 
     def _of_graph(self) -> Iterator[Contradiction]:
-        """What the graph needs, of the tensors whose shape the loader takes."""
+        """Yield the broken conditions of the graph, for the tensors whose shape the loader takes."""
         sizes = ("rope.dimension_count", "attention.key_length", "attention.head_count", "embedding_length")
         keys = tuple(f"{self.architecture.name}.{name}" for name in sizes)
         misshapen = {each.name for each in self.wrong_shapes}
@@ -313,7 +313,7 @@ class LoaderView:
         return found
 
     def refusal(self) -> tuple[str, Span | None, bool] | None:
-        """Why the loader refuses the file, in the order of its checks: in words, where, and whether it only stops at the
+        """Return why the loader refuses the file, by its first such check: in words, where, and whether it only stops at the
         first token; None if nothing stops it."""
         return next(self._refusals(), None)
 

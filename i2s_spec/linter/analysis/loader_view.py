@@ -44,7 +44,7 @@ def loader_table() -> Table:
 
 
 def refuses(subject: LintContext) -> TrustedText:
-    """Who refuses a file for this, as the end of a sentence; empty for architectures that llama.cpp does not have."""
+    """Return the loader that refuses a file, as the end of a sentence; empty for architectures that it does not have."""
     loader = loader_view(subject)
     return TrustedText("" if loader is None else f"; {loader.table.loader} refuses the file")
 

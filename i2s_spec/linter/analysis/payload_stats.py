@@ -324,7 +324,7 @@ class ScalesNotFinite(NamedTuple):
 
 
 def scales_not_finite(subject: LintContext) -> Iterator[ScalesNotFinite]:
-    """Every tensor with such scales, in the order of the table."""
+    """Yield every tensor with such scales, in the order of the table."""
     survey = subject.payloads
     ternary = {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")}
     for place in sorted((*group_anomalies(subject).not_finite, *payload_anomalies(subject).scales)):
@@ -366,13 +366,13 @@ def scale_span(other: OtherSurvey, layout: BlockLayout, group: int) -> Span:
 
 
 def _unit(other: OtherSurvey, layout: BlockLayout) -> tuple[int, int]:
-    """Bytes from one scale to the next, and bytes before the blocks of a row."""
+    """Return the bytes from one scale to the next, and the bytes before the blocks of a row."""
     front = layout.type.row_bytes
     return (front + other.ne[0] // layout.block * layout.nbytes, front) if front else (layout.nbytes, 0)
 
 
 def far_apart(octaves: Sequence[int]) -> int:
-    """How many scales are far above the upper quartile; or above the lower quartile, if the two quartiles are that far
+    """Count the scales that are far above the upper quartile; or above the lower one, if the two quartiles are that far
     apart. 0 if the scales differ no more than in trained models."""
     total = sum(octaves)
     if total < GROUPS_FROM:
@@ -417,7 +417,7 @@ class ExaminedTypes(NamedTuple):
 
 @analysis
 def examined_types(subject: LintContext) -> ExaminedTypes | None:
-    """What was examined of the payloads by type; None if they were not read."""
+    """Return what was examined of the payloads, by type; None if they were not read."""
     survey, index = subject.survey, subject.file.index
     if survey is None:
         return None
@@ -459,7 +459,7 @@ class DuplicatePayload(NamedTuple):
 
 @analysis
 def duplicate_payloads(subject: LintContext) -> list[DuplicatePayload]:
-    """Each tensor with the payload of an earlier one, and the first tensor that has it; every byte was compared."""
+    """Return each tensor with the payload of an earlier one, and the first that has it; every byte was compared."""
     survey, anomalies = subject.survey, payload_anomalies(subject)
     assert survey is not None
     skipped = {*anomalies.constant, *anomalies.floats}

@@ -67,7 +67,7 @@ class EncoderView:
         return kinds.PROJECTOR_OPTIONAL | optional | self._keys("optional") | self.required
 
     def _keys(self, part: str) -> dict[str, str]:
-        """Keys of the type alone."""
+        """Return the keys of the type alone."""
         found: dict[str, str] = (self.row or {}).get(part, {})
         return found
 

@@ -108,7 +108,7 @@ def _unknown(subject: LintContext, rows: Sequence[int]) -> bool:
 
 
 def _packed_codes(subject: LintContext, known: ArchitectureView) -> RootCause | None:
-    """Matrices of floats with a quarter of the rows, whose values are whole numbers from 0 to 170: what a converter writes
+    """Look for matrices of floats with a quarter of the rows and whole numbers from 0 to 170: what a converter writes
     that takes the bytes of a packed checkpoint for weights."""
     h = known.h
     if h is None or subject.reading.mode == "none":

@@ -45,7 +45,7 @@ Scales = tuple[MutableSequence[int], MutableSequence[float]]
 
 
 def scales(subject: LintContext) -> Iterator[tuple[int, float]]:
-    """Position in the survey and scale of every tensor whose scale is in place and in the byte order of the file.
+    """Yield position in the survey and scale of every tensor whose scale is in place and in the byte order of the file.
 
     If most scales are plausible only in the other byte order, another rule reports all of them.
     """
@@ -88,7 +88,7 @@ class OddScales(NamedTuple):
 
 @analysis
 def odd_scales(subject: LintContext) -> OddScales:
-    """Every odd scale of a file; each has at most one kind of oddness."""
+    """Return every odd scale of a file; each has at most one kind of oddness."""
     survey = subject.payloads
     kinds: dict[str, list[int]] = {}
     low, high = USUAL
@@ -105,7 +105,7 @@ def odd_scales(subject: LintContext) -> OddScales:
 
 
 def kind_of(scale: float) -> str | None:
-    """How a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None if it is not."""
+    """Return how a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None if it is not."""
     if not isfinite(scale):
         return "infinite" if abs(scale) > 0 else "nan"
     if scale == 0:
@@ -161,7 +161,7 @@ def halves(head: bytes) -> tuple[float, float]:
 
 
 def groups(subject: LintContext) -> dict[bytes, Scales]:
-    """Positions and scales of tensors, by name without the layer number."""
+    """Return positions and scales of tensors, by name without the layer number."""
     survey = subject.payloads
     groups: dict[bytes, Scales] = {}
     for place, scale in scales(subject):
@@ -188,7 +188,7 @@ def in_layer(name: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:
-    """Positions of scales whose reciprocals are near the median of their siblings, and that median."""
+    """Return the positions of scales whose reciprocals are near the median of their siblings, and that median."""
     overall = median(scale for group in groups.values() for scale in group[1])
     found: dict[int, float] = {}
     for name, group in groups.items():

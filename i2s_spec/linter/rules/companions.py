@@ -114,7 +114,7 @@ def _halves(subject: LintContext, ends: tuple[str, str]) -> Iterator[tuple[str, 
 
 
 def _whole(subject: LintContext) -> Iterator[tuple[str, NamedTensor, NamedTensor]]:
-    """Name, A and B of the pairs that are whole."""
+    """Yield name, A and B of the pairs that are whole."""
     for name, pair in _pairs(subject).items():
         if len(pair) == len(kinds.LORA_ENDS):
             yield name, pair[".lora_a"], pair[".lora_b"]
@@ -267,7 +267,7 @@ def adapter_of_another_model(subject: LintContext) -> Iterator[Finding]:
 
 
 def _what(words: str, *names: str) -> TrustedText:
-    """Words of ours with quoted texts of the file in them."""
+    """Return words of ours with quoted texts of the file in them."""
     return TrustedText(words.format(*(quote(name, 64) for name in names)))
 
 
@@ -341,7 +341,7 @@ def imatrix_stray_tensor(subject: LintContext) -> Iterator[Finding]:
 
 
 def imatrix_read(subject: LintContext) -> bool:
-    """importance matrices whose values are read"""
+    """importance matrices whose values are read"""  # noqa: D401
     return importance_matrices(subject) and subject.reading.mode == "full"
 
 
@@ -382,7 +382,7 @@ _WINDOW: Final = 1 << 22
 
 
 def _odd_value(subject: LintContext, start: int, stop: int) -> tuple[int, float, int] | None:
-    """How many float32 in these bytes are negative or not finite, the first of them, and its place; None if none is."""
+    """Return the number of negative or non-finite float32 in these bytes, the first of them and its place, if any."""
     import numpy as np
 
     order, count, first, element = ">f4" if subject.file.byte_order == "big" else "<f4", 0, 0.0, 0

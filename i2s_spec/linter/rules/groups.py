@@ -152,7 +152,7 @@ def group_scale_not_finite(subject: LintContext) -> Iterator[Finding]:
 
 
 def _position(found: ScalesNotFinite) -> TrustedText:
-    """Which scale it is, in words: `d of block 3, in row 1 of expert 2`."""
+    """Return which scale it is, in words: `d of block 3, in row 1 of expert 2`."""
     ne = found.other.ne
     matrix, row = divmod(found.row, ne[1] if len(ne) > 1 else 1)
     words = f"row {row:,}"

@@ -499,7 +499,7 @@ LEAST_SHARE: Final = 0.25
 
 @analysis
 def _weights(subject: LintContext) -> Counter[tuple[str, int]]:
-    """How many weights of the matrices of layers have each type, by the width of their rows."""
+    """Count the weights of the matrices of layers by type and by the width of their rows."""
     found: Counter[tuple[str, int]] = Counter()
     if subject.file.fault is not None or subject.file.index.tensors > limits.MANY_TENSORS:
         return found
@@ -543,7 +543,7 @@ def _fits(subject: LintContext, kinds: tuple[str, ...]) -> bool:
 
 
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
-    """`general.file_type` and its position; None if it is missing, or a rule on types reports it."""
+    """Return `general.file_type` and its position; None if it is missing, or a rule on types reports it."""
     value = known.keys.value(_FILE_TYPE)
     return (value, known.keys.value_span(_FILE_TYPE)) if isinstance(value, int) else None
 

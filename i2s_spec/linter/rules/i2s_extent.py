@@ -361,7 +361,7 @@ def foreign_scales(subject: LintContext) -> tuple[list[Placement], int]:
 
 
 def _too_far(subject: LintContext, base: int, size: int) -> Set[int]:
-    """Rows of I2_S tensors whose scales are not read because each would need a separate request."""
+    """Return the rows of I2_S tensors whose scales are not read because each would need a separate request."""
     ends = [
         (each.row, base + each.offset + each.size - TAIL_BYTES)
         for each in subject.placements
@@ -372,7 +372,7 @@ def _too_far(subject: LintContext, base: int, size: int) -> Set[int]:
 
 
 def _plausible(scale: float) -> bool:
-    """A scale as trained models have them, with a wide margin (clause 6.2)."""
+    """Whether a scale is like those of trained models, with a wide margin (clause 6.2)."""
     return isfinite(scale) and 1e-4 <= abs(scale) <= 1e2
 
 

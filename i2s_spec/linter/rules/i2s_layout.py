@@ -229,7 +229,7 @@ def _compared_floats(subject: LintContext) -> FloatsCompared:
 
 
 def _outcomes(subject: LintContext) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
-    """Row, start, bytes of payload and findings of the tensors that have findings."""
+    """Yield row, start, bytes of payload and findings of the tensors that have findings."""
     for row, outcome in _compared(subject).outcomes:
         info = subject.file.index.tensor(row)
         yield row, (subject.file.data_start or 0) + info.offset, I2_S.nbytes(info.ne) - TAIL_BYTES, outcome
@@ -313,7 +313,7 @@ def scale_differs(subject: LintContext) -> Iterator[Finding]:
 
 
 def _scale_words(subject: LintContext, got: float, want: float) -> str:
-    """How a wrong scale is related to other scales, in words."""
+    """Return the relation of a wrong scale to other scales, in words."""
     if abs(got * want - 1) < 1 / 64:
         return ": one is the reciprocal of the other"
     from i2s_spec.linter.analysis.against_reference import owners_of

@@ -168,7 +168,7 @@ def tail_replicated(subject: LintContext) -> Iterator[Finding]:
 
 
 def _tails(subject: LintContext, kind: str) -> Iterator[Finding]:
-    """One finding for all tails of a kind, on the first."""
+    """Yield one finding for all tails of a kind, on the first."""
     survey, found = subject.payloads, stale_tails(subject)
     if found is None:
         return
@@ -216,7 +216,7 @@ def tail_of_another(subject: LintContext) -> Iterator[Finding]:
 
 
 def _large(subject: LintContext) -> list[int]:
-    """Positions of the tensors that are large enough to be compared."""
+    """Return the positions of the tensors that are large enough to be compared."""
     survey = subject.payloads
     return [place for place, _ in scales(subject) if survey.size(place) >= COMPARED]
 

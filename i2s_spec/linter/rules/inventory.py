@@ -140,7 +140,7 @@ def tensor_unknown(subject: LintContext) -> Iterator[Finding]:
 
 
 def _others(row: Row, known: ArchitectureView, loader: LoaderView | None) -> str:
-    """Why a tensor is unknown, in words: what has it, or what rules it out."""
+    """Return the reason why a tensor is unknown, in words: what has it, or what rules it out."""
     name, spec = row.name, row.spec
     if spec is not None and not known.takes(spec, row.layer):
         return "; expert_count excludes it" if spec.when in ("dense", "experts") else "; layers of this kind have none"

@@ -432,7 +432,7 @@ def hidden_file(subject: LintContext) -> Iterator[Finding]:
 
 
 def _gaps(subject: LintContext) -> Iterator[tuple[int, int, str]]:
-    """All ranges between the header and the last tensor that belong to no tensor and are long enough to hide a file."""
+    """Yield the ranges between the header and the last tensor that belong to no tensor and could hide a file."""
     yield from _padding(subject, WORTH_HIDING_IN)
     base = subject.file.data_start
     if base is None:
@@ -480,7 +480,7 @@ def zero_run(subject: LintContext) -> Iterator[Finding]:
 
 
 def _zero_runs(subject: LintContext) -> Iterator[tuple[int, int, int]]:
-    """Run of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
+    """Yield runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
 
     Probes are half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
     steps they are further apart, so that the time does not grow with the data. On a server that gives one range per
@@ -526,7 +526,7 @@ def _asked_for(subject: LintContext, places: list[int]) -> Set[int]:
 
 
 def _zeros_before(source: Source, start: int, at: int) -> int:
-    """Where the run of zero bytes that ends at `at` begins, not before `start`."""
+    """Return the start of the run of zero bytes that ends at `at`, not before `start`."""
     while at > start:
         data = source.read(max(start, at - LOOKED_AT), min(LOOKED_AT, at - start))
         remaining = 0 if data == _ZEROS else len(data.rstrip(b"\0"))
@@ -537,7 +537,7 @@ def _zeros_before(source: Source, start: int, at: int) -> int:
 
 
 def _zeros_behind(source: Source, at: int, stop: int) -> int:
-    """Where the run of zero bytes that begins at `at` ends, not after `stop`."""
+    """Return the end of the run of zero bytes that begins at `at`, not after `stop`."""
     while at < stop:
         data = source.read(at, min(LOOKED_AT, stop - at))
         remaining = 0 if data == _ZEROS else len(data.lstrip(b"\0"))

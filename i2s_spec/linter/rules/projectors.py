@@ -124,7 +124,7 @@ def projector_value(subject: LintContext) -> Iterator[Finding]:
 
 
 def _odd_values(each: EncoderView) -> Iterator[tuple[str, Any, str]]:
-    """Key, value and what is wanted of each value that the loader refuses."""
+    """Yield key, value and the wanted value, in words, of each value that the loader refuses."""
     value = each.records.value
     for key, label in each.read.items():
         found = value(key, label)

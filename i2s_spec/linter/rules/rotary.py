@@ -108,7 +108,7 @@ def _is_sequence(values: tuple[float, ...]) -> bool:
 
 
 def _without_padding(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Factors without the ones at the end, which stand for elements that are not rotated."""
+    """Return factors without the ones at the end, which stand for elements that are not rotated."""
     stop = len(values)
     while stop > 1 and values[stop - 1] == 1:
         stop -= 1

@@ -115,7 +115,7 @@ class _Alone:
 
 
 def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]:
-    """What the rules of this module find in a template that is in no GGUF file, such as a checkpoint's.
+    """Yield the findings of these rules in a template that is in no GGUF file, such as a checkpoint's.
 
     :param key: its name in messages
     :param data: its bytes, all of them
@@ -190,7 +190,7 @@ def _template_places(subject: LintContext) -> Iterator[tuple[int, bytes, Span]]:
 
 
 def _in_json(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where templates are in a JSON text: their bytes without the quotes, at most twice as many as are examined."""
+    """Yield the places of templates in a JSON text: bytes without the quotes, at most twice as many as are examined."""
     found, at = 0, start
     while at < stop and found < _MOST_TEMPLATES:
         data = source.read(at, min(stop - at, 4 * LOOKED_AT))
@@ -206,7 +206,7 @@ def _in_json(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]
 
 
 def _of_json(data: bytes) -> bytes:
-    """What the bytes between quotes stand for in JSON; if they are no text, the bytes."""
+    """Return the text that the bytes between quotes stand for in JSON; if they are no text, the bytes."""
     import json
 
     try:

@@ -25,7 +25,7 @@ _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 
 
 def reasons(subject: LintContext, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
-    """What an engine computes wrongly, correctly only on some machines, or correctly according to runs; that it was not
+    """Yield what an engine computes wrongly, only on some machines, or correctly according to runs; that it was not
     tried, if there is no run."""
     found = evidence.form(subject)
     if runtime.i2s == "converts" and subject.has_i2s:
@@ -53,7 +53,7 @@ def reasons(subject: LintContext, runtime: Runtime, architecture: Architecture, 
 
 
 def _limits(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """Sizes that the kernels of a type, or the memory of a device, do not take."""
+    """Yield sizes that the kernels of a type, or the memory of a device, do not take."""
     index = subject.file.index
     for each in runtime.limits:
         for i in range(min(index.tensors, limits.MANY_TENSORS)):
@@ -92,7 +92,7 @@ def _activation(subject: LintContext, runtime: Runtime, architecture: Architectu
 
 
 def _scales(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What an engine does with scales beside weights, as far as its source was read."""
+    """Yield what an engine does with scales beside weights, as far as its source was read."""
     index = subject.file.index
     names = [name for i in range(index.tensors) if (name := index.tensor(i).name).endswith(b"scale")]
     ignored = "scales-ignored-" + architecture.prefix
@@ -107,7 +107,7 @@ def _scales(subject: LintContext, runtime: Runtime, architecture: Architecture) 
 
 
 def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
-    """Which machines read the layout of the file."""
+    """Yield the machines that read the layout of the file as another one."""
     layout = dialect.layout.name
     if dialect.code_map != CANONICAL.code_map:
         yield Reason(
@@ -132,7 +132,7 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
 
 
 def _shapes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """Rows that do not consist of whole blocks, and rows that are long."""
+    """Yield rows that do not consist of whole blocks, and rows that are long."""
     wide = runtime.fact("int16")
     if wide is not None:
         for i, ne in subject.i2s():
@@ -163,7 +163,7 @@ def _shapes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _sizes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """Tensors whose extent differs from their size: their bytes are not where a reader expects them."""
+    """Yield tensors whose extent differs from their size: their bytes are not where a reader expects them."""
     for extent in subject.extents:
         placement = extent.placement
         if placement.number != I2_S.number or placement.size is None:
@@ -181,7 +181,7 @@ def _sizes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _values(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """Codes and scales, if payloads are read anyway."""
+    """Yield odd codes and scales, if payloads are read anyway."""
     for tensor in subject.survey or ():
         name = quote(tensor.name, 64)
         if not isfinite(tensor.scale):
@@ -200,7 +200,7 @@ def _values(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _not_finite(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """Floats, and scales of blocks, that are infinite or NaN, if payloads are read anyway."""
+    """Yield floats, and scales of blocks, that are infinite or NaN, if payloads are read anyway."""
     if subject.survey is None:
         return
     odd = [(found.other.name, "scales", found.span) for found in islice(scales_not_finite(subject), 1)]
@@ -213,7 +213,7 @@ def _not_finite(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """How text is split: another split gives other tokens than those that the weights were trained with."""
+    """Yield how text is split: another split gives other tokens than those that the weights were trained with."""
     metadata = subject.file.metadata
     first, pre = runtime.fact("first-token"), metadata.get("tokenizer.ggml.pre")
     if (

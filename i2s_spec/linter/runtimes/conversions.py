@@ -106,7 +106,7 @@ class UsefulConversion(NamedTuple):
 
 
 def _of_group(each: ProgramAfter, titles: Sequence[str]) -> str:
-    """What programs with one result do, as a part of a sentence."""
+    """Return what programs with one result do, as a part of a sentence."""
     names, s = ", ".join(titles), "" if len(titles) > 1 else "s"
     where = {"": "", "CPU": " on the CPU", "CUDA": " on the GPU with CUDA"}[each.device]
     after = f"{where}{f', with {each.option}' if each.option else ''}{f', {each.condition}' if each.condition else ''}"
@@ -202,13 +202,13 @@ def _first(copies: _Copies, runtime: Runtime, order: Iterable[str]) -> Iterator[
 
 
 def _condition(verdict: Verdict) -> str:
-    """What must hold for a verdict that depends on what a file does not state."""
+    """Return the condition of a verdict that depends on what a file does not state."""
     first = verdict.reasons[0].text
     return first.removeprefix("expected, ").partition(":")[0] if first.startswith("expected, if ") else ""
 
 
 def remarks(file: File, now: Sequence[Verdict], found: Sequence[UsefulConversion]) -> tuple[str, ...]:
-    """What else to know before a file is given to a program, in sentences: that no conversion makes one that llama.cpp
+    """Return further remarks on a file that is given to a program: that no conversion makes one that llama.cpp
     computes correctly, because it applies another activation; and which programs take its chat template for another.
 
     :param now: the verdicts on the file, :param found: the conversions that help
@@ -217,7 +217,7 @@ def remarks(file: File, now: Sequence[Verdict], found: Sequence[UsefulConversion
 
 
 def _templates(file: File) -> Iterator[str]:
-    """Programs that replace the chat template of BitNet-2B-4T."""
+    """Yield programs that replace the chat template of BitNet-2B-4T."""
     key = b"tokenizer.chat_template"
     if file.fault is not None or not file.index.keys_named((key,)) or file.metadata.get(key.decode()) != CHAT_TEMPLATE:
         return
@@ -229,7 +229,7 @@ def _templates(file: File) -> Iterator[str]:
 
 
 def _obstacles(file: File, now: Sequence[Verdict], found: Sequence[UsefulConversion]) -> tuple[str, ...]:
-    """Why no conversion makes a file that llama.cpp computes correctly, if its graph is the reason."""
+    """Return the reasons why no conversion makes a file that llama.cpp computes correctly, if its graph is the reason."""
     named = file.metadata.get("general.architecture") if file.fault is None else None
     own = declared_architecture(named, file.metadata, file.tensors) if isinstance(named, str) else None
     if own is None or (own.activation != "relu2" and not own.takes_activation):
@@ -356,7 +356,7 @@ _GRAPH_KEYS: Final = ("rope.scaling.type", "rope.scaling.factor", "rope.freq_bas
 
 
 def cautions(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """What programs that load a new file are known to do wrongly with it, in sentences, most important first.
+    """Return what programs that load a new file are known to do wrongly, in sentences, most important first.
 
     :param path: of the file
     """
@@ -369,7 +369,7 @@ def cautions(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _unread_keys(file: File) -> Iterator[str]:
-    """Keys of the graph that llama.cpp's loader does not read for the architecture."""
+    """Yield keys of the graph that llama.cpp's loader does not read for the architecture."""
     named = file.metadata.get("general.architecture")
     reads = table().architecture(named) if isinstance(named, str) else None
     if reads is None:
@@ -387,7 +387,7 @@ _KINDS_OF_FEATURES: Final = ("rotary scaling ", "rotary factors", "a window of a
 
 
 def _of_runs(subject: LintContext) -> Iterator[str]:
-    """What runs and the limits of kernels say of programs that load the types of the file."""
+    """Yield what runs and the limits of kernels show of programs that load the types of the file."""
     form = evidence.form(subject)
     kinds = [kind for kind in _KINDS_OF_FEATURES if any(each.startswith(kind) for each in form.features)]
     for verdict in verdicts(subject):

@@ -39,7 +39,7 @@ def runs_of(runtime: Runtime) -> list[RunRecord]:
 
 
 def runs_of_form(runtime: Runtime, wanted: FileForm) -> list[Reason]:
-    """What runs show about files of a form; empty if they show nothing."""
+    """Return what runs show about files of a form; empty if they show nothing."""
     if not wanted.matrices:
         return []
     runs = [run for run in runs_of(runtime) if run.file.form.architecture == wanted.architecture and run.result]
@@ -102,7 +102,7 @@ def _words(cause: str) -> str:
 
 
 def _by_parts(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
-    """Good runs that together have each attribute of the form, and each at most one feature more than all have."""
+    """Look for good runs that together have each attribute of the form, each at most one feature more than all have."""
     right = [run for run in runs if run.result == "right" and run.file.form.features <= wanted.features]
     if not right:
         return None
@@ -182,7 +182,7 @@ def _refused_architecture(runtime: Runtime, name: str) -> RunRecord | None:
 
 
 def reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """What runs show about a file; that it was not tried, if they show nothing."""
+    """Yield what runs show about a file; that it was not tried, if they show nothing."""
     fault = subject.file.fault
     if fault is not None:
         yield Reason(f"not tried: a header with a fault ({fault.code})", "", "unknown", fault.span)
@@ -217,7 +217,7 @@ def reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def not_tried(subject: LintContext, engine: bool) -> Reason:
-    """That nobody tried such a file, with its types, and with its architecture if that matters."""
+    """Return the reason that nobody tried such a file, with its types, and with its architecture if that matters."""
     words = ", ".join(sorted(_types(subject))) or "a file without tensors"
     known = not engine and was_examined(subject)
     more = "" if known else f" in a model of architecture {quote(subject.architecture, 64)}"
@@ -225,7 +225,7 @@ def not_tried(subject: LintContext, engine: bool) -> Reason:
 
 
 def not_computed(subject: LintContext) -> Reason:
-    """That nobody compared what a program computes for such a file."""
+    """Return the reason that nobody compared what a program computes for such a file."""
     found = form(subject)
     kinds = ", ".join(sorted(found.matrices)) or "a file without matrices"
     features = f" and {', '.join(sorted(found.features))}" if found.features else ""

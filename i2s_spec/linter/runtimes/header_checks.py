@@ -182,7 +182,7 @@ def _as_number(key: SeenKey) -> int | None:
 
 
 def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: str) -> Iterator[Reason]:
-    """Names and shapes."""
+    """Yield the objections of a reader to names and shapes."""
     for tensor, again in tensors:
         span = tensor.span
         if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
@@ -308,7 +308,7 @@ def _meant(number: int, bitnet: bool) -> TensorType | None:
 
 
 def _kind(tensor: SeenTensor, runtime: Runtime) -> tuple[int, int] | None:
-    """Elements of a block, and size of a tensor in bytes, by the runtime's own table; None if that is not known."""
+    """Return the elements of a block and the bytes of a tensor, by the runtime's own table; None if not known."""
     chosen = _meant(tensor.number, 36 in runtime.types)
     if chosen is None:
         return None

@@ -51,7 +51,7 @@ _LENIENT: Final = "bitnet.cpp-2026"
 
 
 def reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """Why the loader refuses the model or crashes; empty if it loads. Ends where the loader stops."""
+    """Yield why the loader refuses the model or crashes; nothing if it loads. Ends where the loader stops."""
     makes = dict(runtime.loader)
     for reason in _reasons(subject, runtime):
         if not reason.check:
@@ -121,7 +121,7 @@ def _reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def unsound(subject: LintContext) -> Reason | None:
-    """Why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
+    """Return why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
     architecture = subject.declared
     if architecture is None or not subject.file.index.tensors:
         return None
@@ -133,7 +133,7 @@ def unsound(subject: LintContext) -> Reason | None:
 
 
 def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[Reason]:
-    """What the table of the loader says of a model; nothing if it loads and more is known of its architecture."""
+    """Yield what the table of the loader says of a model; nothing if it loads and more is known of its architecture."""
     source = f"{view.table.source}@{view.table.commit[:8]}:src/models/{view.architecture.file}"
     stopped = view.refusal()
     if stopped is not None:
@@ -150,7 +150,7 @@ def is_vocabulary(subject: LintContext) -> bool:
 
 
 def _vocabulary(subject: LintContext, runtime: Runtime, name: str) -> Reason:
-    """What an engine does with a vocabulary without tensors."""
+    """Return what an engine does with a vocabulary without tensors."""
     span = _key_span(subject, "general.architecture")
     if not runtime.vocabularies:
         return Reason("the file has a vocabulary and no tensors: there is no model in it", runtime.source, "no")
@@ -253,7 +253,7 @@ def _tokenizer(subject: LintContext, runtime: Runtime, architecture: Architectur
 def _tensors(
     subject: LintContext, runtime: Runtime, architecture: Architecture, h: Hyperparameters
 ) -> Iterator[Reason]:
-    """Tensors that are missing, unknown, or have a wrong shape: loaders count tensors."""
+    """Yield tensors that are missing, unknown, or have a wrong shape: loaders count tensors."""
     if h.layers * 20 > limits.MANY_TENSORS:
         return
     there: dict[bytes, Tensor] = {tensor.raw_name: tensor for tensor in subject.file.tensors.rows}
@@ -315,7 +315,7 @@ def _takes_scale(
 
 
 def _roles(subject: LintContext, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
-    """I2_S tensors where a loader or a graph needs another type."""
+    """Yield I2_S tensors where a loader or a graph needs another type."""
     for raw, tensor in there.items():
         if tensor.number != 36:
             continue
@@ -364,7 +364,7 @@ class _Tolerated(Mapping[str, Any]):
 
 
 def _strange(subject: LintContext, runtime: Runtime, architecture: Architecture) -> dict[str, tuple[str, float, Any]]:
-    """Values that the loader accepts although no model can have them: fault to key, value, and replacement."""
+    """Return values that the loader accepts although no model can have them: fault to key, value, and replacement."""
     endings, found = dict(runtime.endings), {}
     for fault, name, instead in _TOLERATED:
         key = f"{architecture.prefix}.{name}"
@@ -383,7 +383,7 @@ def tolerated(subject: LintContext, runtime: Runtime, architecture: Architecture
 
 
 def of_metadata(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What a loader does with wrong values of keys, in its order."""
+    """Yield what a loader does with wrong values of keys, in its order."""
     for name, key, source in runtime.required:
         if architecture.prefix == name and key not in subject.file.metadata:
             yield Reason(f"the loader stops at the metadata: the key {key} is missing", source, "no")
@@ -411,7 +411,7 @@ def of_metadata(subject: LintContext, runtime: Runtime, architecture: Architectu
 
 
 def of_vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
-    """What a loader does with a wrong vocabulary, in its order."""
+    """Yield what a loader does with a wrong vocabulary, in its order."""
     known, endings = architecture_view(subject), dict(runtime.endings)
     if "merge-empty" in endings and known.tokenizer == "gpt2" and known.merges is not None and known.merges.empty:
         span = known.item_span(MERGES, known.merges.first_empty)
@@ -442,7 +442,7 @@ def of_vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
 
 
 def token_array(subject: LintContext, runtime: Runtime, key: str) -> Reason | None:
-    """What a loader does with tokens or merges that are not arrays of text; None if its table does not say."""
+    """Return what a loader does with tokens or merges that are not arrays of text; None if its table does not say."""
     if key not in (TOKENS, MERGES) or "token-arrays" not in dict(runtime.endings):
         return None
     label = subject.file.metadata.entry(key).label
@@ -450,7 +450,7 @@ def token_array(subject: LintContext, runtime: Runtime, key: str) -> Reason | No
 
 
 def of_evaluation(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What happens when a model that was loaded with such values is evaluated."""
+    """Yield what happens when a model that was loaded with such values is evaluated."""
     for fault, (key, value, _) in _strange(subject, runtime, architecture).items():
         ending = dict(runtime.endings)[fault]
         if ending.outcome == "crash" and not value > 0:

@@ -129,7 +129,7 @@ def _other_kind(subject: LintContext) -> RecognisedKind | None:
 
 
 def _second_meanings(subject: LintContext, runtime: Runtime) -> list[Reason]:
-    """Type numbers with the meaning of a single program: no record is of such a file."""
+    """Return the type numbers with the meaning of a single program: no record is of such a file."""
     if runtime.kind == "reader":
         return []
     return [
@@ -189,7 +189,7 @@ def _stops(found: Iterable[Reason]) -> bool:
 
 
 def _elsewhere(subject: LintContext) -> Iterator[Reason]:
-    """Why runs of other files say nothing about a file: its tensors are not where the header puts them, or not all there."""
+    """Yield why runs of other files say nothing about this one: tensors are not where the header puts them, or missing."""
     if subject.placements.end > subject.data_size:
         yield Reason("not tried: tensors reach beyond the end of the file", "", "unknown")
     elif subject.shift is not None:

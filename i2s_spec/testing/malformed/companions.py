@@ -41,7 +41,7 @@ def _half(name: str) -> Change:
 
 
 def _value(name: str, value: float) -> Change:
-    """Another value in the third place of a tensor of F32."""
+    """Put another value in the third place of a tensor of F32."""
 
     def change(file: Companion) -> None:
         tensor = file.tensor(name)

@@ -173,7 +173,7 @@ def _nested(levels: int) -> bytes:
 
 
 def _nested_raw(levels: int) -> bytes:
-    """Like `_nested`, for depths that are too large for recursion."""
+    """Return the same for depths that are too large for recursion."""
     draft = Draft()
     head = draft.data[: draft.span("tensor_infos")[0]]
     head = head[:16] + struct.pack("<Q", 9) + head[24:]
@@ -488,7 +488,7 @@ def _many_tensors(count: int) -> bytes:
 
 
 def _many_gaps(count: int) -> bytes:
-    """Many I2_S tensors, each followed by 32 bytes that belong to no tensor."""
+    """Return many I2_S tensors, each followed by 32 bytes that belong to no tensor."""
     record = struct.Struct("<Q8sI2QIQ")
     infos = b"".join(record.pack(8, b"t%07d" % i, 2, 128, 1, I2S, 96 * i) for i in range(count))
     head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos

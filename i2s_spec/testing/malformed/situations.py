@@ -275,7 +275,7 @@ def _codes(seed: int = 1) -> list[int]:
 
 
 def _interleaved(codes: list[int], block: int) -> bytes:
-    """Codes in `interleave-128` and `interleave-64`."""
+    """Return codes in `interleave-128` and `interleave-64`."""
     lanes, made = block // 4, bytearray()
     for at in range(0, len(codes), block):
         for lane in range(lanes):
@@ -285,7 +285,7 @@ def _interleaved(codes: list[int], block: int) -> bytes:
 
 
 def _by_rows(codes: list[int]) -> bytes:
-    """Codes in `rows-1x4`."""
+    """Return codes in `rows-1x4`."""
     made = bytearray()
     for at in range(0, len(codes), 4 * _COLS):
         for col in range(_COLS):
@@ -313,7 +313,7 @@ def _with_gains(payload: bytes, gains: Sequence[float], name: bytes = b"gains.we
 
 
 def compared() -> Iterator[ReferenceCase]:
-    """Every case; the bytes are made when the case is reached.
+    """Yield every case; the bytes are made when the case is reached.
 
     >>> [case.code for case in compared()]
     ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406', 'M209', 'M209', 'M218']
