@@ -10,7 +10,7 @@ listed with the reason, and differing ones with the tensors of the same shape th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,11 +27,12 @@ from i2s_spec.inspect.match_dialect import COMPARED
 from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies
 from i2s_spec.schema import faults
+from i2s_spec.schema.dialect import parse
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from i2s_spec.compare.known_weights import Budget, ReferenceOutcome, ReferenceWeights
-    from i2s_spec.gguf.reader import Tensor
+    from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.schema.dialect import Dialect
 
 #: Most tensors that may differ; the comparison ends after them.
@@ -56,7 +57,6 @@ def compared(subject: LintContext) -> Compared:
         rows = [row for row, _ in subject.i2s()]
         return Compared((), tuple((row, "its place in the file is not certain") for row in rows), len(rows))
     from i2s_spec.compare import known_weights
-    from i2s_spec.schema.dialect import parse
 
     expected, odd = parse(weights.expected), extent_anomalies(subject).rows
     outcomes: list[tuple[int, ReferenceOutcome]] = []
@@ -79,7 +79,7 @@ def compared(subject: LintContext) -> Compared:
                 known = weights.known(subject.file, tensor)
                 twin = weights.twin(tensor)
                 pair = None if twin is None or weights.file is None else (weights.file, twin)
-                others = partial(_alike, subject, weights, tensor)
+                others = partial(_alike, subject, tensor, partial(_known_rows, weights, subject.file))
                 outcome = known_weights.compared(
                     subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full", budget
                 )
@@ -88,22 +88,24 @@ def compared(subject: LintContext) -> Compared:
     return Compared(tuple(outcomes), tuple(left), len(survey))
 
 
-def _alike(subject: LintContext, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """Yield the reference's tensors for the other I2_S tensors of this shape."""
+def _known_rows(weights: ReferenceWeights, file: File, tensor: Tensor) -> Rows:
+    known = weights.known(file, tensor)
+    return flat_rows(known.shape, known.unit, known.trits, 0.0)
+
+
+def _alike(subject: LintContext, tensor: Tensor, rows: Callable[[Tensor], Rows]) -> Iterator[tuple[str, Rows]]:
+    """Yield the reference's tensors for the other tensors of this shape, as far as they can be read."""
     for other in alike(subject, tensor):
         try:
-            known = weights.known(subject.file, other)
+            yield other.name, rows(other)
         except (FormatError, ValueError):
             continue
-        yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
 
 
 def _equal(subject: LintContext, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
     """Return the rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read
     at once.
     """
-    from i2s_spec.schema.dialect import parse
-
     reference, file = weights.file, subject.file
     theirs = parse(weights.reference.dialect)
     if reference is None or reference.fault is not None or max(expected.tail.copies, theirs.tail.copies) > 1:
@@ -185,7 +187,8 @@ def differs(
     how = order_of_rows(
         subject.file, tensor, ours.read(0, count), theirs.read(0, count), max(ours.tolerance, theirs.tolerance)
     )
-    how = how or explanation(ours, theirs, lambda: budget.some(_alike_values(subject, weights, tensor)))
+    others = partial(_alike, subject, tensor, partial(weights.values, subject.file))
+    how = how or explanation(ours, theirs, lambda: budget.some(others()))
     return found._replace(how=how)
 
 
@@ -236,15 +239,6 @@ def _same_type(weights: ReferenceWeights, tensor: Tensor) -> bool:
     """Whether the reference is a GGUF file that has the tensor in the same type."""
     twin = weights.twin(tensor)
     return twin is not None and twin.number == tensor.number
-
-
-def _alike_values(subject: LintContext, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """Yield the reference's tensors for the other tensors of this shape."""
-    for other in alike(subject, tensor):
-        try:
-            yield other.name, weights.values(subject.file, other)
-        except (FormatError, ValueError):
-            continue
 
 
 def _bytes_differ(subject: LintContext, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
@@ -304,9 +298,6 @@ def compared_floats(subject: LintContext) -> FloatsCompared:
 
 # --- tensors that cannot be compared ---------------------------------------------------------------------------------
 
-#: The error codes for a file that changes while it is read.
-_GONE: Final = faults.GONE
-
 
 class Readable:
     """How many bytes may still be compared: at most the file's size in all. Tensors that share bytes could ask for any
@@ -335,7 +326,7 @@ def noted(subject: LintContext, row: int, left: list[tuple[int, str]]) -> Iterat
     try:
         yield
     except FormatError as error:
-        if error.code in _GONE and subject.file.source.changed() is not None:
+        if error.code in faults.GONE and subject.file.source.changed() is not None:
             raise
         left.append((row, f"one of the two files does not hold it ({error.code})"))
     except ValueError as error:

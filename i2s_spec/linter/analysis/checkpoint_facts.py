@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from i2s_spec.errors import Span
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -107,6 +109,10 @@ class CheckpointFacts:
             for name in tensors:
                 found.setdefault(name, shard)
         return found
+
+    def span(self, name: str) -> Span:
+        """Return where a tensor is: the name of its shard."""
+        return Span(0, 0, self.shard_of[name])
 
     @cached_property
     def prefix(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, MutableSequence
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
@@ -96,12 +96,21 @@ def odd_scales(subject: LintContext) -> OddScales:
         if not low <= scale <= high and (found := kind_of(scale)) is not None:
             header = in_front(subject, survey[place])
             kinds.setdefault(found if header is None else "header", []).append(place)
-    medians = _reciprocals(groups(subject))
+    medians = _reciprocals(groups(subject)) if spread(subject) >= FAR else {}
     if medians:
         kinds["reciprocal"] = sorted(medians)
         for kind in ("vanishing", "unusual"):
             kinds[kind] = [place for place in kinds.get(kind, ()) if place not in medians]
     return OddScales(kinds, medians)
+
+
+@analysis
+def spread(subject: LintContext) -> float:
+    """Return how many times as large as the smallest the largest positive scale is: in most files, the factor shows that
+    no scale is odd beside others.
+    """
+    positive = [scale for _, scale in scales(subject) if 0 < scale < inf]
+    return max(positive) / min(positive) if positive else 1.0
 
 
 def kind_of(scale: float) -> str | None:

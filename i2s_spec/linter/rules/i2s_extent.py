@@ -25,7 +25,7 @@ def tail_cut(subject: LintContext) -> Placement | None:
     """Return the last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not
     whole.
     """
-    if not subject.placements or not subject.has_i2s:
+    if subject.placements.end <= subject.data_size or not subject.has_i2s:
         return None
     last = max(subject.placements, key=lambda p: p.end)
     if last.number != I2_S.number or not last.size:

@@ -18,6 +18,7 @@ from i2s_spec.linter.analysis.scales import (
     odd,
     odd_scales,
     scales,
+    spread,
     stale_tails,
     usual,
 )
@@ -260,7 +261,7 @@ def scales_far_apart(subject: LintContext) -> Iterator[Finding]:
     """
     survey = subject.payloads
     layers: dict[bytes, list[tuple[float, int]]] = {}
-    for place, scale in scales(subject):
+    for place, scale in scales(subject) if spread(subject) > APART else ():
         named = in_layer(subject.name(survey.row(place)))
         if named is not None and named[1] in _ATTENTION and kind_of(scale) is None:
             layers.setdefault(named[0], []).append((scale, place))
