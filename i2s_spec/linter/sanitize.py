@@ -32,7 +32,13 @@ from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.i2s_extent import form_of_a_writer
 from i2s_spec.linter.rules.keys import odd_bool
 from i2s_spec.linter.rules.model_keys import foreign_prefix, key_type
-from i2s_spec.linter.rules.template import is_template, seen, template_reaches_out, template_runs_long, text_not_read
+from i2s_spec.linter.rules.template import (
+    is_template,
+    read_texts,
+    template_reaches_out,
+    template_runs_long,
+    text_not_read,
+)
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.keys import REQUIRED
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType
@@ -103,7 +109,7 @@ def _hazards(subject: LintContext) -> dict[int, str]:
     """Return the numbers of keys whose templates have errors, or could not be examined to their end, each with the
     rule.
     """
-    texts = seen(subject)
+    texts = read_texts(subject)
     found = {text.i: text_not_read for text in texts.unread if text.is_template}
     rules = {"reach": template_reaches_out, "loop": template_runs_long}
     found.update((text.i, rules[hazard.kind]) for text, hazard in reversed(texts.hazards) if hazard.kind in rules)

@@ -79,7 +79,7 @@ def compared(subject: LintContext) -> Compared:
                 known = weights.known(subject.file, tensor)
                 twin = weights.twin(tensor)
                 pair = None if twin is None or weights.file is None else (weights.file, twin)
-                others = partial(_alike, subject, tensor, partial(_known_rows, weights, subject.file))
+                others = partial(_reference_rows, subject, tensor, partial(_known_rows, weights, subject.file))
                 outcome = known_weights.compared(
                     subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full", budget
                 )
@@ -93,9 +93,9 @@ def _known_rows(weights: ReferenceWeights, file: File, tensor: Tensor) -> Rows:
     return flat_rows(known.shape, known.unit, known.trits, 0.0)
 
 
-def _alike(subject: LintContext, tensor: Tensor, rows: Callable[[Tensor], Rows]) -> Iterator[tuple[str, Rows]]:
+def _reference_rows(subject: LintContext, tensor: Tensor, rows: Callable[[Tensor], Rows]) -> Iterator[tuple[str, Rows]]:
     """Yield the reference's tensors for the other tensors of this shape, as far as they can be read."""
-    for other in alike(subject, tensor):
+    for other in same_shape(subject, tensor):
         try:
             yield other.name, rows(other)
         except (FormatError, ValueError):
@@ -187,7 +187,7 @@ def differs(
     how = order_of_rows(
         subject.file, tensor, ours.read(0, count), theirs.read(0, count), max(ours.tolerance, theirs.tolerance)
     )
-    others = partial(_alike, subject, tensor, partial(weights.values, subject.file))
+    others = partial(_reference_rows, subject, tensor, partial(weights.values, subject.file))
     how = how or explanation(ours, theirs, lambda: budget.some(others()))
     return found._replace(how=how)
 
@@ -346,7 +346,7 @@ def rows_by_shape(subject: LintContext) -> dict[tuple[int, tuple[int, ...]], lis
     return found
 
 
-def alike(subject: LintContext, tensor: Tensor) -> Iterator[Tensor]:
+def same_shape(subject: LintContext, tensor: Tensor) -> Iterator[Tensor]:
     """Yield the other tensors that have the same type and shape."""
     for row in rows_by_shape(subject).get((tensor.number, tensor.ne), ()):
         other = subject.file.tensors.by_index(row)

@@ -1,6 +1,6 @@
 """Keys and tensors of a file that is no model, by their full names: adapters, projectors, importance matrices.
 
-`own` gives the `OwnRecords` of a file. Values are read where they are asked for.
+`own_records` gives the `OwnRecords` of a file. Values are read where they are asked for.
 """
 
 from __future__ import annotations
@@ -75,6 +75,6 @@ class OwnRecords:
 
 
 @analysis
-def own(subject: LintContext) -> OwnRecords:
+def own_records(subject: LintContext) -> OwnRecords:
     """Return the keys and tensors of a file by their full names."""
     return OwnRecords(subject)

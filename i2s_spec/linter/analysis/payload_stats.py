@@ -1,7 +1,7 @@
 """Oddities in the statistics of payloads: each tensor is classified once, by the rules that it concerns.
 
 There is a part for I2_S and floats (`payload_anomalies`), one for types with a scale for each group
-(`group_anomalies`), and one for equal payloads and equal rows (`duplicate_payloads`, `rows_repeat`).
+(`group_anomalies`), and one for equal payloads and equal rows (`duplicate_payloads`, `rows_are_equal`).
 
 Statistics are never reported as errors. The thresholds below are so extreme that neither chance nor a sound model
 reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares by 0.02 is five standard deviations.
@@ -499,7 +499,7 @@ def _same_bytes(subject: LintContext, one: int, other: int, size: int) -> bool:
     return True
 
 
-def rows_repeat(subject: LintContext, tensor: TensorSurvey) -> bool:
+def rows_are_equal(subject: LintContext, tensor: TensorSurvey) -> bool:
     """Whether all rows of a payload are equal; if the first two rows agree, every byte is compared."""
     row = tensor.ne[0] // 4
     if tensor.ne[0] % 4 or prod(tensor.ne[1:]) < LIKE_ROWS or tensor.payload_bytes < COMPARED:

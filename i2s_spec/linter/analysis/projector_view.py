@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from i2s_spec.linter.analysis.context import LintContext, analysis
-from i2s_spec.linter.analysis.own_keys import OwnRecords, own
+from i2s_spec.linter.analysis.own_keys import OwnRecords, own_records
 from i2s_spec.schema import kinds
 from i2s_spec.schema.kinds import ProjectorEncoder
 
@@ -157,7 +157,7 @@ class ProjectorView:
     """The encoders of a projector that the loader loads."""
 
     def __init__(self, subject: LintContext) -> None:
-        self.records = own(subject)
+        self.records = own_records(subject)
         flags = [(each, self.records.value(each.flag, "bool")) for each in kinds.ENCODERS]
         self.encoders = [EncoderView(each, self.records) for each, flag in flags if flag is True]
         first = self.encoders[0] if self.encoders else None

@@ -20,7 +20,7 @@ from i2s_spec.linter.analysis.conditions import (
     importance_matrices,
 )
 from i2s_spec.linter.analysis.context import LintContext, analysis
-from i2s_spec.linter.analysis.own_keys import NamedTensor, own
+from i2s_spec.linter.analysis.own_keys import NamedTensor, own_records
 from i2s_spec.linter.rule import WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN
@@ -45,7 +45,7 @@ def adapter_key(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write the key; convert_lora_to_gguf.py of llama.cpp writes all of them.
     """
-    found = own(subject)
+    found = own_records(subject)
     for key, want in _NEEDED.items():
         if key not in found.places:
             got: str | TrustedText = TrustedText("missing")
@@ -69,7 +69,7 @@ def adapter_key_type(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write the key with that type.
     """
-    for key, span, got, want in own(subject).of_another_type(kinds.KEYS[kinds.ADAPTER]):
+    for key, span, got, want in own_records(subject).of_another_type(kinds.KEYS[kinds.ADAPTER]):
         yield adapter_key_type.at(span, got=got, want=want, key=key)
 
 
@@ -84,7 +84,7 @@ def adapter_alpha(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write the lora_alpha of adapter_config.json.
     """
-    found = own(subject)
+    found = own_records(subject)
     value = found.value("adapter.lora.alpha", "f32")
     if value is not None and not isfinite(value):
         yield adapter_alpha.at(found.value_span("adapter.lora.alpha"), got=value)
@@ -97,7 +97,7 @@ def _pairs(subject: LintContext) -> dict[str, dict[str, NamedTensor]]:
     """
     of_adapter = adapters(subject)
     pairs: dict[str, dict[str, NamedTensor]] = {}
-    for name, tensor in own(subject).tensors.items():
+    for name, tensor in own_records(subject).tensors.items():
         for end in kinds.LORA_ENDS if of_adapter else kinds.IMATRIX_ENDS:
             if name.endswith(end):  # llama.cpp removes all occurrences from the names of an adapter
                 weight = name.replace(end, "") if of_adapter else name.removesuffix(end)
@@ -200,7 +200,7 @@ def adapter_stray_tensor(subject: LintContext) -> Iterator[Finding]:
 
 def _strays(subject: LintContext, made: Rule, ends: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the finding of a rule on tensors whose names have none of these ends."""
-    found = own(subject)
+    found = own_records(subject)
     strays = [name for name in found.tensors if not name.endswith(ends)]
     if strays:
         yield made.at(found.name_span(strays[0]), name=strays[0], count=len(strays))
@@ -218,7 +218,7 @@ def adapter_without_effect(subject: LintContext) -> Iterator[Finding]:
 
     Fix: train without norms, or merge the adapter into its base model before the conversion.
     """
-    names = own(subject).tensors
+    names = own_records(subject).tensors
     norms = [name for name in names if name.endswith(kinds.NORM_END)]
     if norms:
         span = subject.name_span(names[norms[0]].row)
@@ -246,7 +246,7 @@ def adapter_of_another_model(subject: LintContext) -> Iterator[Finding]:
     base = base_model(subject)
     assert base is not None
     theirs = base.metadata.get("general.architecture")
-    found = own(subject)
+    found = own_records(subject)
     mine = found.value("general.architecture", "str")
     if isinstance(mine, str) and isinstance(theirs, str) and mine != theirs:
         span = found.value_span("general.architecture")
@@ -285,7 +285,7 @@ def imatrix_key(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write the keys: the names of the texts, the number of chunks and the tokens in each.
     """
-    found = own(subject)
+    found = own_records(subject)
     for key in kinds.IMATRIX_KEYS:
         if key not in found.places:
             yield imatrix_key.at(found.value_span(key), got=TrustedText("missing"), key=TrustedText(key),
@@ -411,7 +411,7 @@ def control_vector_tensor(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write the file again with llama-cvector-generator.
     """
-    found = own(subject)
+    found = own_records(subject)
     width = 0
     if not found.tensors:
         yield control_vector_tensor.at(TENSOR_COUNT_SPAN, what=TrustedText("the file has no tensors"))
@@ -443,7 +443,7 @@ def control_vector_key(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write general.architecture controlvector, controlvector.model_hint and controlvector.layer_count.
     """
-    found = own(subject)
+    found = own_records(subject)
     for key, want in (
         ("general.architecture", "names the kind of the file"),
         ("controlvector.model_hint", "names the model"),

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import i2s_read
 from i2s_spec.linter.analysis.context import LintContext
-from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, duplicate_payloads, payload_anomalies, rows_repeat
+from i2s_spec.linter.analysis.payload_stats import (
+    COMPARED,
+    Region,
+    duplicate_payloads,
+    payload_anomalies,
+    rows_are_equal,
+)
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema.types import BY_NAME
@@ -163,7 +169,7 @@ def constant_region(subject: LintContext) -> Iterator[Finding]:
 
 @rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
       clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def rows_repeat_rule(subject: LintContext) -> Iterator[Finding]:
+def rows_repeat(subject: LintContext) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
     Why: all outputs of such a matrix are the same number. A writer repeated one row, through a stride of zero or a
@@ -181,8 +187,8 @@ def rows_repeat_rule(subject: LintContext) -> Iterator[Finding]:
         if any(count % rows for count in survey.counts(place)):  # equal rows have equal shares of each code
             continue
         tensor = survey[place]
-        if tensor.constant is None and rows_repeat(subject, tensor):
-            yield rows_repeat_rule.at(_payload(tensor), name=tensor.name, rows=4 * tensor.payload_bytes // tensor.ne[0])
+        if tensor.constant is None and rows_are_equal(subject, tensor):
+            yield rows_repeat.at(_payload(tensor), name=tensor.name, rows=4 * tensor.payload_bytes // tensor.ne[0])
 
 
 @rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",

@@ -96,7 +96,7 @@ class ReadTexts(NamedTuple):
 
 
 @analysis
-def seen(subject: LintContext) -> ReadTexts:
+def read_texts(subject: LintContext) -> ReadTexts:
     """Return the texts of a file and the hazards of its templates; read once for all rules."""
     return _searched(sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i))
 
@@ -108,7 +108,7 @@ def _searched(texts: list[StringValue]) -> ReadTexts:
 
 
 class _Alone:
-    """What the rules are asked about instead of a GGUF file: the results of `seen`."""
+    """What the rules are asked about instead of a GGUF file: the results of `read_texts`."""
 
     def __init__(self, analyses: dict[Any, ReadTexts]) -> None:
         self.analyses = analyses
@@ -122,7 +122,7 @@ def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]
     :param place: its span, of as many bytes
     """
     text = StringValue(0, key, True, place, data[:LOOKED_AT], max(0, len(data) - LOOKED_AT))
-    alone = _Alone({seen.__wrapped__: _searched([text])})  # type: ignore[attr-defined]
+    alone = _Alone({read_texts.__wrapped__: _searched([text])})  # type: ignore[attr-defined]
     for each in _OF_TEMPLATES:
         assert each.check is not None
         yield from each.check(alone)
@@ -232,7 +232,7 @@ def _path(data: bytes) -> re.Match[bytes] | None:
 
 def with_templates(subject: LintContext) -> bool:
     """files with a chat template"""
-    return any(text.is_template for text in seen(subject).texts)
+    return any(text.is_template for text in read_texts(subject).texts)
 
 
 def with_texts(subject: LintContext) -> bool:
@@ -241,7 +241,7 @@ def with_texts(subject: LintContext) -> bool:
 
 
 def _hazards(subject: LintContext, kind: str, made: Rule) -> Iterator[Finding]:
-    for text, hazard in seen(subject).hazards:
+    for text, hazard in read_texts(subject).hazards:
         if hazard.kind == kind:
             shown = text.data[hazard.start : hazard.stop]
             yield made.at(
@@ -308,13 +308,13 @@ def invisible_text(subject: LintContext) -> Iterator[Finding]:
 
     Fix: remove the characters, after reading what they say.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         if not text.data.isascii():
             found = re.search(_INVISIBLE, text.data)
             if found is not None:
                 count = sum(1 for _ in re.finditer(_INVISIBLE, text.data))
                 yield invisible_text.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
-    for text, hazard in seen(subject).hazards:  # written as escapes
+    for text, hazard in read_texts(subject).hazards:  # written as escapes
         if hazard.kind == "unseen":
             shown = text.data[hazard.start : hazard.stop]
             yield invisible_text.at(text.span(hazard.start, hazard.stop), got=shown, key=text.key, count=1)
@@ -347,7 +347,7 @@ def encoded_blob(subject: LintContext) -> Iterator[Finding]:
 
     Fix: decode and inspect it. An image or a license belongs in a separate file.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         if max(map(len, text.data.translate(_APART).split()), default=0) < _LEAST_BLOB:
             continue
         for found in re.finditer(_BLOB, text.data):
@@ -370,7 +370,7 @@ def template_address(subject: LintContext) -> Iterator[Finding]:
 
     Fix: compare the template with the publisher's.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         found = _address(text.data) if text.is_template else None
         if found is not None:
             yield template_address.at(text.span(*found.span()), got=found[0], key=text.key)
@@ -388,7 +388,7 @@ def address_or_path(subject: LintContext) -> Iterator[Finding]:
 
     Fix: write a name.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         if text.is_template:
             continue
         if text.key.endswith(_ADDRESS_KEYS):
@@ -414,7 +414,7 @@ def control_characters(subject: LintContext) -> Iterator[Finding]:
 
     Fix: remove the characters.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         plain = len(text.data.translate(None, _CONTROL_BYTES)) == len(text.data) and b"\xc2" not in text.data
         found = None if plain else re.search(_CONTROL, text.data)
         if found is not None:
@@ -462,7 +462,7 @@ def text_not_read(subject: LintContext) -> Iterator[Finding]:
 
     Fix: shorten the texts; no published template has more than 30 KB.
     """
-    for text in seen(subject).unread:
+    for text in read_texts(subject).unread:
         size = text.place.stop - text.place.start
         looked_at = size - text.unread
         together = looked_at < min(size, LOOKED_AT)

@@ -30,8 +30,7 @@ from i2s_spec.linter.analysis.conditions import (
 from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_table
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.linter.rules.template import seen as texts_of
-from i2s_spec.linter.rules.template import with_templates
+from i2s_spec.linter.rules.template import read_texts, with_templates
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.keys import (
     DEFAULT_SPECIAL_TOKENS,
@@ -594,7 +593,7 @@ def template_marker_missing(subject: LintContext) -> Iterator[Finding]:
     Fix: take the template and the tokenizer from the same model.
     """
     known = architecture_view(subject)
-    templates = [text for text in texts_of(subject).texts if text.is_template]
+    templates = [text for text in read_texts(subject).texts if text.is_template]
     seen = known.vocabulary
     assert seen is not None
     for text in templates:
@@ -767,7 +766,7 @@ def eos_ends_no_turn(subject: LintContext) -> Iterator[Finding]:
     if seen is None or eos is None or stated or (known.architecture is not None and known.architecture.one_model):
         return
     text = known.item(known.item_span(TOKENS, eos))
-    for template in (each for each in texts_of(subject).texts if each.is_template):
+    for template in (each for each in read_texts(subject).texts if each.is_template):
         if b"eos_token" in template.data or not text or text in template.data or text in TEXT_BEGINS:  # T019
             continue
         ends = [end for end in TURN_ENDS if end in template.data and seen.found[known.sought.index(end)] >= 0]
@@ -799,7 +798,7 @@ def bos_twice(subject: LintContext) -> Iterator[Finding]:
         return
     bos = _named_token(known, _BOS)
     text = known.item(known.item_span(TOKENS, bos)) if bos is not None else b""
-    for template in (each for each in texts_of(subject).texts if each.is_template):
+    for template in (each for each in read_texts(subject).texts if each.is_template):
         found = _BOS_FIRST.match(template.data) or (
             re.match(rb"\s*" + re.escape(text), template.data) if text else None
         )
