@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,25 +21,11 @@ MOST_TEXT = 256 << 20
 
 
 def numerics_option(text: str, default: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that names a numeric profile, and its old spelling `--profile`, which is accepted for one
-    release.
+    """Return the option that names a numeric profile.
 
     :param text: of the help
     """
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(command)
-        def with_old_spelling(*args: Any, profile: str | None, **options: Any) -> Any:
-            if profile is not None:
-                remark("--profile is called --numerics here; the next release removes the old spelling")
-                options["numerics"] = profile
-            return command(*args, **options)
-
-        old = click.option("--profile", hidden=True)(with_old_spelling)
-        shown = default is not None
-        return click.option("--numerics", default=default, show_default=shown, metavar="NAME", help=text)(old)
-
-    return decorate
+    return click.option("--numerics", default=default, show_default=default is not None, metavar="NAME", help=text)
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ from i2s_spec.codec.shape import (
     payload_shape,
     windows,
 )
-from i2s_spec.errors import counted, renamed_keyword
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS, Dialect, Layout, parse
 from i2s_spec.schema.faults import ByteOrder
 
@@ -78,7 +78,6 @@ def pack(
     return made
 
 
-@renamed_keyword("code3", "unused_code")
 def unpack(
     data: Any,
     shape: Sequence[int],
@@ -115,7 +114,6 @@ def unpack(
     return array, scale
 
 
-@renamed_keyword("code3", "unused_code")
 def dequantize(
     data: Any,
     shape: Sequence[int],

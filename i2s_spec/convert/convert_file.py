@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite, stated_activation
-from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.gguf.atomic_file import refuse_inputs
 from i2s_spec.gguf.reader import takes_file
 from i2s_spec.gguf.tensor import require_usual
@@ -94,7 +94,6 @@ class Conversion(NamedTuple):
     advice: tuple[str, ...]
 
 
-@renamed_keyword("code3", "unused_code")
 @takes_file
 def convert_file(
     file: Origin,

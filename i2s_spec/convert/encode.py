@@ -33,7 +33,7 @@ from i2s_spec.codec.native import count_codes, pack, pack_trits, recode, unpack_
 from i2s_spec.codec.observation import write_tail
 from i2s_spec.codec.shape import is_shape
 from i2s_spec.convert.rewrite import Replacement, rewrite
-from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_inputs
 from i2s_spec.gguf.source import CHUNK, chunks, require_unchanged, source_of
 from i2s_spec.schema import faults
@@ -225,7 +225,6 @@ class DecodedTensor(NamedTuple):
     size: int
 
 
-@renamed_keyword("code3", "unused_code")
 def decode_tensor(
     file: File,
     name: str,

@@ -10,7 +10,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header import HeaderIndex, TensorInfo
 from i2s_spec.schema import faults, types
 from i2s_spec.schema.types import TensorType
@@ -325,7 +325,6 @@ class Tensor:
         self.require(span)
         return plain_values(self._index.source, span, name, self.shape, self._index.byte_order)
 
-    @renamed_keyword("code3", "unused_code")
     def trits(
         self,
         dialect: str | Dialect = "canonical",
@@ -353,7 +352,6 @@ class Tensor:
         """
         return self.ternary(dialect, "zero").scale
 
-    @renamed_keyword("code3", "unused_code")
     def dequantize(
         self,
         dialect: str | Dialect = "canonical",

@@ -493,8 +493,6 @@ def defaults() -> Options:
 def options_of(keywords: Mapping[str, Any]) -> Options:
     """Options from keyword arguments: any kind of sequence is accepted, and plain paths as reference and record."""
     given = dict(keywords)
-    if "excused" in given:  # this option's name in version 0.1.0
-        given["suppressed"] = given.pop("excused")
     for name in ("select", "ignore", "suppressions"):
         if name in given:
             given[name] = tuple(given[name])

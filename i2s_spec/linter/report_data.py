@@ -141,11 +141,6 @@ class Report:
         """Return a copy with other values for some fields."""
         return replace(self, **changes)
 
-    @property
-    def excused(self) -> tuple[Suppressed, ...]:
-        """The name of `suppressed` in version 0.1.0."""
-        return self.suppressed
-
     def __repr__(self) -> str:
         return line("Report", self.path, self.words)
 
