@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from i2s_spec.cli.options import INPUT, remote_options
+from i2s_spec.cli.options import INPUT, remote_options, shown, threads_option
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
@@ -69,10 +69,10 @@ _GROUPS: Final = (
     help="Also read all weights for their layout, and run the model: whether its values are finite, and whether it "
     "predicts a text as it should; and render its chat template with the engines that are installed: the same tokens?",
 )
-@click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
+@threads_option("Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 @remote_options
-def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, quiet: bool) -> int:
+def doctor_command(file: str, as_json: bool, deep: bool, threads: int, quiet: bool) -> int:
     """Answer three questions about a file: what is it, is it sound, and who runs it, or what to do so that one does.
 
     The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
@@ -87,12 +87,11 @@ def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, qu
     from i2s_spec.checkup import doctor
     from i2s_spec.draw import terminal
 
-    workers = threads or os.cpu_count() or 1
     files, left = _files(file)
     if files:
-        return _of_folder(files, left, as_json, deep, workers)
+        return _of_folder(files, left, as_json, deep, threads)
     with progress_bar("reading", quiet) as progress:
-        found = doctor(file, threads=workers, progress=progress, deep=deep)
+        found = doctor(file, threads=threads, progress=progress, deep=deep)
     if as_json:
         sys.stdout.writelines(json_document(_document(found)))
     else:
@@ -165,7 +164,7 @@ def _line(found: Checkup) -> str:
     model = kind is None and found.identification is not None
     deep = "" if found.deep is None or found.deep.sound else "; the model is wrong: --deep"
     parts = [_sound_words(found)[0] + deep, about, runs if model and report.ok else ""]
-    return f"{visible(report.path, 4096, bare=True)}: {'; '.join(part for part in parts if part)}"
+    return f"{shown(report.path)}: {'; '.join(part for part in parts if part)}"
 
 
 # --- page ------------------------------------------------------------------------------------------------------------
@@ -198,7 +197,7 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     report = found.report
     kind = _special(found)
     yield [
-        Piece(visible(report.path, 4096, bare=True), "bold"), *([Piece(f"  {kind.title}")] if kind is not None else [])
+        Piece(shown(report.path), "bold"), *([Piece(f"  {kind.title}")] if kind is not None else [])
     ]  # fmt: skip
     if kind is not None:
         yield from _wrapped(kind.use, width)

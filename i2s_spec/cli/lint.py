@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from i2s_spec.cli.options import INPUT, Command, call_files, limits_of, pairs_of, remote_options, report_place, words
 from i2s_spec.cli.process import Bar, cleaned_up
 from i2s_spec.cli.verbs import command_line
+from i2s_spec.draw.text import encodable
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import is_address
 from i2s_spec.linter.options import RESULTS, Option, OptionGroup, OptionKind, Options, RunOptions, declared
@@ -288,8 +289,7 @@ def _write(output: OutputFile, text: str) -> None:
 
 def _print(text: str) -> None:
     """Write a piece of the report; what the stream's encoding cannot say, it says as a number."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.write(encodable(text, sys.stdout))
     sys.stdout.flush()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from i2s_spec.cli.options import reading, remote_options
+from i2s_spec.cli.process import counting_bar
 from i2s_spec.errors import FormatError, SettingError, quote
 from i2s_spec.gguf.source import open_regular
 
@@ -101,29 +101,6 @@ def open_model(
         model.close()
         raise SettingError(f"this is a language model ({name}): it computes no embeddings; use `i2s run`")
     return model
-
-
-@contextmanager
-def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[Callable[[int, int], object] | None]:
-    """Provide a bar on stderr that counts tokens or chunks; None where nobody would see it, or there is next to
-    nothing to do.
-
-    :param total: how many there are; None for a bar that only moves, until it is told how much there is in all
-    """
-    if quiet or not sys.stderr.isatty() or (total is not None and total < 2):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    counts = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else ()
-    columns = (TextColumn(what), BarColumn(), *counts)
-    # What is written to stdout meanwhile is a result, and must not be drawn into as if it were the terminal's.
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-    ) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:

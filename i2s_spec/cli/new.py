@@ -15,7 +15,7 @@ from i2s_spec.cli.process import progress_bar
 from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw import terminal
-from i2s_spec.errors import counted, quote
+from i2s_spec.errors import counted
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
@@ -192,7 +192,7 @@ def demo_command(keep: str | None, force: bool) -> None:
             name for name in ["model", *(mishap.name for mishap in mishaps())] if (folder / f"{name}.gguf").exists()
         ]
         if taken and not force:
-            path = quote(str(folder / f"{taken[0]}.gguf"), limit=4096, bare=True)
+            path = shown(str(folder / f"{taken[0]}.gguf"))
             raise click.UsageError(f"{path} already exists; use --force to overwrite it, or name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         _run(folder, retained=True)
@@ -237,7 +237,7 @@ def _run(folder: Path, retained: bool) -> None:
     click.echo("  i2s doctor FILE         a summary of your own file on one screen")
     click.echo("  i2s dump FILE           the bytes of a file and their meaning")
     if retained:
-        click.echo(f"\nThe files are in {quote(str(folder), limit=4096, bare=True)}.")
+        click.echo(f"\nThe files are in {shown(str(folder))}.")
     else:
         click.echo("\nThe files are gone again; `i2s demo --keep FOLDER` leaves them.")
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,7 @@ def fix_command(
     diff: bool,
     as_json: bool,
     quiet: bool,
-    threads: int | None,
+    threads: int,
     values: tuple[str, ...],
     value_files: tuple[str, ...],
     names: tuple[str, ...],
@@ -91,9 +90,7 @@ def fix_command(
         edits = _key_edits(values, value_files, names, deleted)
         if options["ranges"] is not None and (edits is None or target is None):
             raise ValueError("--ranges needs an edit of keys and -o OUT, which is the new header")
-        fixed = fix(
-            file, target, diff=diff, edits=edits, threads=threads or os.cpu_count() or 1, progress=progress, **options
-        )
+        fixed = fix(file, target, diff=diff, edits=edits, threads=threads, progress=progress, **options)
     if as_json:
         sys.stdout.writelines(json_document(_fix_document(fixed, target)))
     elif not quiet:
@@ -265,7 +262,7 @@ def sanitize_command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
-    threads: int | None,
+    threads: int,
     **options: Any,
 ) -> int:
     """Write OUT with only the known parts of FILE: keys that the specification knows, and tensors.
@@ -282,7 +279,7 @@ def sanitize_command(
 
     try:
         with reading(file), writing(target), progress_bar("sanitising", quiet) as progress:
-            done = sanitize(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+            done = sanitize(file, target, threads=threads, progress=progress, **options)
     except FormatError as error:
         if error.code in faults.NO_INPUT or error.code == faults.CHANGED.code:
             raise

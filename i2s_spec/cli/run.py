@@ -18,7 +18,6 @@ import click
 
 from i2s_spec.cli.model_input import (
     TokenIds,
-    counting_bar,
     encode,
     model_options,
     open_model,
@@ -29,6 +28,8 @@ from i2s_spec.cli.model_input import (
     tokenizer_of,
 )
 from i2s_spec.cli.options import INPUT, form_option
+from i2s_spec.cli.process import counting_bar
+from i2s_spec.draw.text import encodable
 from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
@@ -480,7 +481,6 @@ class ModelText:
         self._disobeyed = escaped is not False and is_ci_log(self._stream)
         self._escaped = self._stream.isatty() or self._disobeyed if escaped is None else escaped
         self._begins = True  # whether there are only blanks on the line so far
-        self._encoding = getattr(self._stream, "encoding", None) or "utf-8"
         #: Whether something was written that a new line should end.
         self.open_line = False
 
@@ -491,9 +491,7 @@ class ModelText:
         shown = harmless(text) if self._escaped else text
         if self._disobeyed:
             shown = self._without_commands(shown)
-        if not shown.isascii():  # a stream that cannot say a character says its number
-            shown = shown.encode(self._encoding, "backslashreplace").decode(self._encoding)
-        self._stream.write(shown)
+        self._stream.write(encodable(shown, self._stream))
         self._stream.flush()
         self.open_line = not shown.endswith("\n")
 
