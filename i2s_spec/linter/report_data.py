@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -322,6 +322,33 @@ def examined_in_part(unchecked: Sequence[str], unread: str = "") -> bool:
 
 def _only_in_part(report: FileReport) -> bool:
     return examined_in_part(report.get("unchecked", ()), report["split"]["unread"] if "split" in report else "")
+
+
+def severity_words(counts: Mapping[str, int] | Totals) -> str:
+    """Return how many findings there are by severity, in words: `2 errors, 1 note`; empty if there are none."""
+    return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))
+
+
+def elided_words(report: FileReport, code: Callable[[str], str] = str) -> Iterator[tuple[str, str]]:
+    """Yield each code that has more findings than the report lists, and a sentence that says how many.
+
+    :param code: how a code is written in the sentence
+    """
+    for each, count in report["summary"]["elided"].items():
+        yield each, f"{counted(count, 'more finding')} of {code(each)}"
+
+
+def suppressed_words(
+    report: FileReport, code: Callable[[str], str] = str, reason: Callable[[str], str] = str
+) -> Iterator[str]:
+    """Yield a sentence for each code with findings that are suppressed.
+
+    :param code: how a code is written in the sentence
+    :param reason: how the reason is written, which is the user's own text
+    """
+    for each in report["excused"]:
+        words = f"{counted(each['findings'], 'finding')} of {code(each['code'])} suppressed"
+        yield f"{words}: {reason(each['reason'])}"
 
 
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.

@@ -623,8 +623,3 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and their values; both are text."""
     inside = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in pairs)
     return f'<dl class="facts">{inside}</dl>\n' if inside else ""
-
-
-def count_by_kind(counts: Any, nouns: Iterable[str]) -> str:
-    """Return the counts that are not 0, in words: `2 errors, 1 note`."""
-    return ", ".join(counted(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])

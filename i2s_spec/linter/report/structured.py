@@ -15,10 +15,9 @@ from typing import Any
 
 from i2s_spec._version import tool
 from i2s_spec.draw.text import with_exact
-from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.text import proof, reading_words, text_table
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, elided_words, suppressed_words
 from i2s_spec.linter.rule import Severity
 from i2s_spec.schema.faults import NO_INPUT
 
@@ -159,10 +158,8 @@ class JUnit(Format):
 
     def _remarks(self, file_report: FileReport) -> Iterator[str]:
         yield from reading_words(file_report)
-        for code, count in file_report["summary"]["elided"].items():
-            yield f"{counted(count, 'more finding')} of {code}"
-        for suppressed in file_report["excused"]:
-            yield f"{counted(suppressed['findings'], 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
+        yield from (words for _, words in elided_words(file_report))
+        yield from suppressed_words(file_report)
         yield from text_table(file_report)
 
 

@@ -29,6 +29,7 @@ from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import (
     FileReport,
     Totals,
+    elided_words,
     ok_words,
     on_command_line,
     other_command,
@@ -36,7 +37,9 @@ from i2s_spec.linter.report_data import (
     repair_step,
     repair_words,
     repairs_of,
+    severity_words,
     split_of,
+    suppressed_words,
 )
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import REGISTRY
@@ -347,10 +350,12 @@ class Text(Format):
     details = staticmethod(examined)  # type: ignore[assignment]  # a function of a module, found on the class
     bytes_shown = True
     plain_text = True
+    #: Leave out repairs, what was examined, counts by code and the next step.
+    brief = False
 
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)
-        self._brief = quiet
+        self._brief = quiet or self.brief
         self._paths: list[str] = []  # kept for the first files; it only matters whether there is more than one
         self._codes: dict[str, int] = {}
         self._ranks: dict[str, int] = {}
@@ -405,15 +410,13 @@ class Text(Format):
             shown.add(code)
         for code, count in listed.items():
             yield f"{path}: {counted(count, 'more finding')} of {code} like these; --format concise lists them"
-        for code, count in file_report["summary"]["elided"].items():
-            yield f"{path}: {counted(count, 'more finding')} of {code}"
+        yield from (f"{path}: {words}" for _, words in elided_words(file_report))
         for bug in file_report["bugs"]:
             advice = "this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback"
             yield f"{path}: {self._styled('internal error:', 'red')} {bug['where']}: {bug['message']} ({advice})"
             silent = False
-        for suppressed in () if self._quiet else file_report["excused"]:
-            count = suppressed["findings"]
-            yield f"{path}: {counted(count, 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
+        if not self._quiet:
+            yield from (f"{path}: {words}" for words in suppressed_words(file_report))
         if file_report.get("runtimes"):
             yield from text_table(file_report, self.columns)
         if not silent or not self._quiet:
@@ -501,7 +504,7 @@ class Text(Format):
         part = f" ({totals['in part']:,} of them checked in part)" if totals["in part"] else ""
         words = [f"{good:,} {sound}{part}", f"{totals['files'] - totals['ok']:,} not"]
         words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
-        counts = _counts(totals)
+        counts = severity_words(totals)
         return f"{counted(totals['files'], 'file')}: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"
 
     def _finding(self, path: str, finding: Mapping[str, Any]) -> str:
@@ -513,7 +516,7 @@ class Text(Format):
     def _verdict(self, file_report: FileReport) -> str:
         if "skipped" in file_report:
             return f"skipped: {file_report['skipped']}"
-        counts = _counts(file_report["summary"])
+        counts = severity_words(file_report["summary"])
         if not self._brief and (listed := sum(_in_table(finding, file_report) for finding in file_report["findings"])):
             counts += f", {listed:,} in the table"
         if file_report["bugs"]:
@@ -537,10 +540,7 @@ class Concise(Text):
 
     details = None  # type: ignore[assignment]
     bytes_shown = False
-
-    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
-        super().__init__(colour, quiet, fail_on)
-        self._brief = True
+    brief = True
 
 
 class Statistics(Text):
@@ -608,8 +608,3 @@ def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
         return False
     rule = REGISTRY.get(finding["code"])
     return rule is not None and rule.when is runtimes_requested
-
-
-def _counts(counts: Mapping[str, int] | Totals) -> str:
-    """How many findings there are, by severity: `2 errors, 1 note`."""
-    return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))
