@@ -62,7 +62,8 @@ class Declined(NamedTuple):
 
 
 Outcome = Action | Declined
-Propose = Callable[["Workspace"], Iterable[Outcome]]
+#: Proposes repairs of the findings of a rule, which is given by its code.
+Propose = Callable[["Workspace", str], Iterable[Outcome]]
 
 
 class Repair(NamedTuple):
@@ -90,7 +91,10 @@ REPAIRS: dict[str, Repair] = {}
 def repair(
     code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False, option: str = ""
 ) -> Callable[[Propose], Propose]:
-    """Declare the decorated function as the repair of a rule's findings; a function may repair several rules."""
+    """Declare the decorated function as the repair of a rule's findings.
+
+    A function may repair several rules: of several declarations, the one next to the function is tried first.
+    """
 
     def register(propose: Propose) -> Propose:
         if code in REPAIRS:
@@ -278,7 +282,7 @@ def _outcomes(repair: Repair, workspace: Workspace) -> list[tuple[Outcome, int]]
     outcomes: list[tuple[Outcome, int]] = []
     edits = 0
     try:
-        for outcome in repair.propose(workspace):
+        for outcome in repair.propose(workspace, repair.code):
             edits += len(outcome.edits) if isinstance(outcome, Action) else 0
             if len(outcomes) == MOST_REPAIRED or edits > MOST_EDITS:
                 what = f"{MOST_REPAIRED:,} repairs" if edits <= MOST_EDITS else f"{MOST_EDITS:,} changes of bytes"
