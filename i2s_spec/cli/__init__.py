@@ -62,7 +62,7 @@ def main(args: list[str] | None = None) -> "NoReturn":
 
 
 def _answer(args: list[str]) -> object:
-    """Do what the command line asks for; the exit code."""
+    """Do what the command line asks for, and return the exit code."""
     if args == ["--version"]:  # without click
         from i2s_spec._version import __version__
 

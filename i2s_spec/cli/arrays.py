@@ -69,7 +69,7 @@ def decode_command(
 
 
 def _errors(file: str, tensor: str) -> list[str]:
-    """Codes of the errors that the header shows of one tensor."""
+    """Return the codes of the errors that the header shows of one tensor."""
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity

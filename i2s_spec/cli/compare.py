@@ -116,7 +116,7 @@ def _answer(
 
 
 def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
-    """What one of the files must be packed as for the weights to be the same, and what to type."""
+    """Yield what one of the files must be packed as for the weights to be the same, and what to type."""
     from i2s_spec.linter.report_data import on_command_line
 
     name, path = ("A", a) if packed.side == "a" else ("B", b)
@@ -310,7 +310,8 @@ def _models(files: Iterable[str]) -> Iterator[str]:
 def _identity(
     file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool
 ) -> tuple[Identity, tuple[int, int] | None]:
-    """What identifies one file, or the split model of which it is the first part; and which part it is, and of how many.
+    """Return what identifies one file, or the split model of which it is the first part; and which part it is, and of
+    how many.
 
     :raises click.UsageError: where the dialect does not fit
     """
@@ -332,7 +333,7 @@ def _identity(
 def _lines(
     file: str, found: Identity, lineage: bool, shared: Total | None, each: bool, part: tuple[int, int] | None
 ) -> Iterator[str]:
-    """What is said of one file."""
+    """Yield the lines on one file."""
     of = "" if part is None else f"  of part {part[0]:,} of {part[1]:,} alone"
     if found.parts:
         of = f"  of all {counted(len(found.parts), 'part')}"
@@ -369,7 +370,7 @@ def _document(
     shared: Total | None,
     part: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Everything as plain data."""
+    """Return everything about one file as plain data."""
     from i2s_spec.compare.hash import zero_row_data
     from i2s_spec.compare.lineage import digest
 

@@ -203,7 +203,7 @@ def report(files: tuple[str, ...], form: str) -> None:
 
 
 def _no_match(pattern: str, cases: Sequence[VectorCase]) -> str:
-    """That a pattern of --only matches nothing, and the words that would."""
+    """Say that a pattern of --only matches nothing, and name the words that would."""
     ops, features = {case.op for case in cases}, {feature for case in cases for feature in case.features}
     several = "; give --only once for each word" if "," in pattern else ""
     return (

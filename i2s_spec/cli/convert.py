@@ -283,7 +283,7 @@ def _refuse(options: dict[str, Any], why: str, names: Sequence[str]) -> None:
 
 
 def _document(report: _Report) -> dict[str, Any]:
-    """What was done, as plain data that JSON can carry."""
+    """Return what was done, as plain data that JSON can carry."""
     rows = [
         {
             "name": json_string(proof.name), "shape": proof.shape, "from": proof.source, "to": proof.target,
@@ -299,7 +299,7 @@ def _document(report: _Report) -> dict[str, Any]:
 
 
 def _lines(report: _Report, verbose: bool) -> Iterator[str]:
-    """What was done, for a person: the proof, what the file is called now, and what to know of it."""
+    """Yield what was done, for a person: the proof, what the file is called now, and what to know of it."""
     from i2s_spec.convert.rewrite import file_type_words
 
     proofs = report.proofs

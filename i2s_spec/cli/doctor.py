@@ -150,7 +150,7 @@ def _of_folder(files: list[str], left: int, as_json: bool, deep: bool, threads: 
 
 
 def _line(found: Checkup) -> str:
-    """What a file is, whether it is sound, and who runs it, in a line."""
+    """Return what a file is, whether it is sound, and who runs it, in a line."""
     report, kind = found.report, _special(found)
     types = Counter() if report.details is None else Counter(report.details["types"])
     about = kind.title if kind is not None else ""
@@ -226,7 +226,7 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
 
 
 def _special(found: Checkup) -> RecognisedKind | None:
-    """What the file is, if it is anything else than a whole model."""
+    """Return what the file is, if it is anything else than a whole model."""
     kind = found.identification.kind if found.identification is not None else None
     return kind if kind is not None and kind.is_special else None
 
@@ -256,7 +256,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
 
 
 def _sound_words(found: Checkup) -> tuple[str, str]:
-    """Whether a file is sound, and the style of the answer."""
+    """Say whether a file is sound, with the style of the answer."""
     report = found.report
     if report.bugs:
         return "not checked to the end: this is a bug in i2s-spec", "red"
@@ -274,7 +274,7 @@ def _sound_words(found: Checkup) -> tuple[str, str]:
 
 
 def _template(found: TemplateChecks | None, width: int) -> Iterator[Line]:
-    """What engines make of the chat template."""
+    """Yield what engines make of the chat template."""
     from i2s_spec.draw.terminal import Piece
 
     if found is None:
@@ -286,13 +286,13 @@ def _template(found: TemplateChecks | None, width: int) -> Iterator[Line]:
 
 
 def _left_out(found: Checkup, width: int) -> Iterable[Line]:
-    """What no rule examined."""
+    """Yield what no rule examined."""
     if found.report.unchecked:
         yield from _wrapped(f"not checked: {'; '.join(found.report.unchecked)}", width, style="yellow")
 
 
 def _refusal(found: Checkup, width: int) -> Iterable[Line]:
-    """Why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
+    """Yield why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
     if found.refusal is not None:
         yield from _wrapped(f"the reference forward pass refuses it: {cut(found.refusal, 400)}", width, style="yellow")
 

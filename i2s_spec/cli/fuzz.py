@@ -18,7 +18,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def size(value: str) -> int:
-    """Bytes, written as `512M` or `1G`."""
+    """Parse a number of bytes, written as `512M` or `1G`."""
     found = re.fullmatch(r"(\d{1,12})([kmg]?)(?:i?b)?", value.strip().lower())
     if found is None or not int(found[1]):
         raise click.BadParameter(f"{quote(value)} is not a size; write 512M or 1G")
@@ -26,7 +26,7 @@ def size(value: str) -> int:
 
 
 def statuses(value: str) -> frozenset[int]:
-    """Exit statuses, written as `0` or `1,2,64-78`."""
+    """Parse exit statuses, written as `0` or `1,2,64-78`."""
     found: set[int] = set()
     for part in value.split(","):
         ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
@@ -155,7 +155,7 @@ def _settings(
     profile: str,
     effort: int,
 ) -> Any:
-    """What the options say.
+    """Return the settings of a campaign from its options.
 
     :raises ValueError: for what does not go together
     """

@@ -155,7 +155,7 @@ def _write(found: Identification, outcome: Likelihood | None, as_json: bool, ver
 
 
 def _likelihood(file: File, found: Identification, text: str | None, threads: int, quiet: bool) -> Likelihood:
-    """What the text says of the file, read in the layout that was found."""
+    """Compare how well the model predicts a text under each assumption, read in the layout that was found."""
     from i2s_spec.model.text.likelihood import Likelihood, likelihood, read_as
 
     if found.fault is not None:

@@ -35,7 +35,7 @@ Sheet = tuple[Format, Callable[[str], None]]
 
 
 def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, str]:
-    """Values of the form FORM=FILE: the form of each file."""
+    """Parse values of the form FORM=FILE into the form of each file."""
     files = {}
     for value in values:
         form, _, path = value.partition("=")
@@ -49,7 +49,7 @@ def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[st
 
 
 def rates_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Values of the form HOST=REQUESTS/SECONDS as a table."""
+    """Parse values of the form HOST=REQUESTS/SECONDS into a table."""
     rates = {}
     for value in values:
         host, _, rate = value.rpartition("=")
@@ -224,7 +224,8 @@ def _enter_files(run: LintRun, files: Iterable[str]) -> None:
 
 
 def _refuse_without_engine(given: Mapping[str, Any]) -> None:
-    """
+    """Refuse options that only a run with an engine follows.
+
     :raises UsageError: for an option that only a run with an engine follows
     """
     for name, option in declared(RunOptions).items():
@@ -235,7 +236,7 @@ def _refuse_without_engine(given: Mapping[str, Any]) -> None:
 def _write_reports(
     run: LintRun, reports: Iterable[tuple[str, dict[str, Any]]], sheets: Iterable[Sheet], typed: str, bar: Bar | None
 ) -> Collection[str]:
-    """Write each report in every form; the stale entries of the baseline."""
+    """Write each report in every form, and return the stale entries of the baseline."""
     for sheet, write in sheets:
         sheet.command, sheet.profile = typed, run.options.profile
         write(sheet.begin())
@@ -252,7 +253,7 @@ def _write_reports(
 
 
 def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
-    """Each format that was asked for, with what takes its text."""
+    """Return each format that was asked for, with what takes its text."""
     how, sheets = run.how, list[Sheet]()
     # Colours need a terminal that wants them; https://no-color.org
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -294,7 +295,7 @@ def _print(text: str) -> None:
 
 
 def _columns() -> int | None:
-    """Columns of the terminal that reports go to; None where they go elsewhere."""
+    """Return the columns of the terminal that reports go to; None where they go elsewhere."""
     if not sys.stdout.isatty():
         return None
     from i2s_spec.draw.terminal import columns

@@ -241,7 +241,7 @@ _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gg
 
 
 def describe() -> dict[str, Any]:
-    """Versions, processor features and the code paths in use, as plain data."""
+    """Return versions, processor features and the code paths in use, as plain data."""
     from importlib.metadata import PackageNotFoundError, version  # imports `email` and `zipfile`
 
     libraries: dict[str, str | None] = {}

@@ -29,7 +29,7 @@ def numerics_option(text: str, default: str | None = None) -> Callable[[Callable
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the options of every verb that runs a model."""
+    """Add the options of every verb that runs a model."""
     command = remote_options(command)
     for option in reversed(
         (
@@ -104,7 +104,7 @@ def open_model(
 
 
 def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:
-    """Return the tokenizer of a model's file; what it had to assume is said on stderr."""
+    """Return the tokenizer of a model's file; print on stderr what it had to assume."""
     from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(model.file, pre)
@@ -129,7 +129,7 @@ def tokenizer_if_any(model: Any, pre: str | None, quiet: bool) -> Tokenizer | No
 
 
 def remark(text: str) -> None:
-    """A line on stderr."""
+    """Write a line on stderr."""
     click.echo(f"i2s: {text}", err=True)
 
 
@@ -179,7 +179,7 @@ def encode(tokenizer: Tokenizer, text: str, **how: Any) -> list[int]:
 
 
 def origin(path: str | None) -> Any:
-    """What to open for an argument that may be left out: the path itself, or the model of the package."""
+    """Return what to open for an argument that may be left out: the path itself, or the model of the package."""
     if path is not None:
         return path
     from i2s_spec.convert.trained import source
@@ -188,7 +188,7 @@ def origin(path: str | None) -> Any:
 
 
 def named(path: str | None) -> str:
-    """What that is called where a path would be printed."""
+    """Return what the model is called where a path would be printed."""
     if path is not None:
         return path
     from i2s_spec.convert.trained import label

@@ -29,7 +29,7 @@ Command = Callable[..., Any]
 def form_option(
     forms: Sequence[str], default: str | None = "text", help: str | None = None, schema: str = ""
 ) -> Callable[[Verb], Verb]:
-    """`--format FORM` and `--json`, of which the verb gets one parameter `form`; where both are given, JSON it is.
+    """Add `--format FORM` and `--json`, of which the verb gets one parameter `form`; where both are given, JSON it is.
 
     :param forms: what `--format` takes; `json` is among them
     :param default: the form without either; None leaves it to the verb
@@ -68,12 +68,12 @@ def _one_for_each_processor(ctx: click.Context, parameter: click.Parameter, thre
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
-    """Values of an option that may be given many times, and hold many words with commas between them."""
+    """Split values of an option that may be given many times, and hold many words with commas between them."""
     return tuple(word for value in values for word in value.split(",") if word)
 
 
 def pairs_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, str]:
-    """Values of the form NAME=VALUE as a table; of two for one name the last one counts."""
+    """Parse values of the form NAME=VALUE into a table; of two for one name the last one counts."""
     pairs = {}
     for word in words(ctx, parameter, values):
         name, sign, value = word.partition("=")
@@ -84,7 +84,7 @@ def pairs_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[st
 
 
 def limits_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, int]:
-    """Values of the form NAME=NUMBER as a table."""
+    """Parse values of the form NAME=NUMBER into a table."""
     limits = {}
     for name, value in pairs_of(ctx, parameter, values).items():
         try:
@@ -208,8 +208,7 @@ class _InputPath(click.Path):
 
 
 def _of_store(name: str) -> str:
-    """Return the path of a model in Ollama's store; it is printed on stderr, with the files that are used beside the
-    model.
+    """Return the path of a model in Ollama's store; print it on stderr, with the files that are used beside the model.
 
     :raises FormatError: for a model that is not there
     """
@@ -303,7 +302,7 @@ def report_place(place: str, force: bool) -> str:
 
 @contextmanager
 def reading(path: str | None, as_json: bool = False) -> Iterator[None]:
-    """Read one file: a fault that is met there is said with its name, where nothing more exact is known.
+    """Read one file: name it in a fault that is met there, where nothing more exact is known.
 
     :param as_json: whoever asked for JSON gets the fault as JSON too, on stdout
     """
@@ -325,7 +324,7 @@ def fault_status(fault: FormatError, name: str) -> int:
 
 
 def refusal(error: FormatError) -> dict[str, Any]:
-    """What JSON says of a file that could not be read: the file, where it is known, and the fault."""
+    """Return what JSON says of a file that could not be read: the file, where it is known, and the fault."""
     from i2s_spec.inspect.show import fault
 
     return {
@@ -337,8 +336,8 @@ def refusal(error: FormatError) -> dict[str, Any]:
 
 @contextmanager
 def writing(target: str | None) -> Iterator[None]:
-    """Write a file, and say what a user got wrong: it is there already, or an argument does not fit. Told to end, a verb
-    leaves nothing half-written.
+    """Write a file, and report what a user got wrong: it is there already, or an argument does not fit. A verb that is
+    told to end leaves nothing half-written.
 
     :raises click.UsageError: for `-`, and for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
     """
@@ -408,7 +407,7 @@ def warn_of_programs(target: str, quiet: bool, as_json: bool) -> list[str]:
 
 
 def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
-    """Return the argument and options of a verb that writes FILE anew.
+    """Add the argument and options of a verb that writes FILE anew.
 
     :param output: what `--output` is
     :param dry_run: what `--dry-run` does
@@ -426,8 +425,7 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
 
 
 def out_argument(name: str) -> Callable[[Command], Command]:
-    """Return the file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a
-    model.
+    """Add the file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a model.
 
     It stands next to the function.
 
@@ -450,7 +448,7 @@ def out_argument(name: str) -> Callable[[Command], Command]:
 
 
 def check_target(target: str | None, dry_run: bool) -> None:
-    """Either a file is named, or nothing is written.
+    """Check that either a file is named, or nothing is written.
 
     :raises click.UsageError: with neither or both
     """

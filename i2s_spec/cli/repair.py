@@ -128,7 +128,7 @@ def _key_edits(
 
 
 def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
-    """What was done, as plain data that JSON can carry."""
+    """Return what was done, as plain data that JSON can carry."""
     return {
         "schema_version": SCHEMA_VERSION,
         "path": json_string(fixed.path),
@@ -159,7 +159,7 @@ def _span(about: Action | Declined | EditedKey) -> dict[str, Any]:
 
 
 def _fix_lines(fixed: Fixed, target: str | None, with_bytes: bool) -> Iterator[str]:
-    """What was done, for a person; of a dry run `with_bytes` that would change."""
+    """Yield what was done, for a person; of a dry run `with_bytes` that would change."""
     path = shown(fixed.path)
     for each in fixed.keys:
         yield f"{path}:0x{each.at.start:x}..0x{each.at.stop:x}: {each.does}"
@@ -211,7 +211,7 @@ def _proof(fixed: Fixed) -> Iterator[str]:
 
 
 def _remaining(fixed: Fixed) -> str:
-    """What a lint finds in the result: counts, and what the findings are that still have a repair."""
+    """Say what a lint finds in the result: counts, and what the findings are that still have a repair."""
     from i2s_spec.linter.report_data import repair_words, repairs_of
 
     summary = fixed.remaining.as_dict()["summary"]
@@ -294,7 +294,7 @@ def sanitize_command(
 
 
 def _sanitize_document(done: Sanitized, target: str | None) -> dict[str, Any]:
-    """What was left out, as plain data that JSON can carry."""
+    """Return what was left out, as plain data that JSON can carry."""
     return {
         "schema_version": SCHEMA_VERSION,
         "path": json_string(done.path),
@@ -315,7 +315,7 @@ def _sanitize_document(done: Sanitized, target: str | None) -> dict[str, Any]:
 
 
 def _sanitize_lines(done: Sanitized, target: str | None) -> Iterator[str]:
-    """What was left out, for a person."""
+    """Yield what was left out, for a person."""
     path = shown(done.path)
     counts: dict[str, int] = {}
     for each in done.left_out:

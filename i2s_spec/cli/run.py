@@ -220,7 +220,7 @@ def has_program(model: Any) -> bool:
 
 
 def summary(generation: Generation) -> str:
-    """How many tokens took how long, and why there are no more."""
+    """Say how many tokens took how long, and why there are no more."""
     from i2s_spec.model.text.generate import rate
 
     prompt, made = len(generation.prompt) - generation.reused, len(generation.tokens)
@@ -269,7 +269,7 @@ def _continue_together(
 
 
 def _written(generation: Generation, tokenizer: Tokenizer | None, special: bool) -> str:
-    """All that was generated as text, or as ids where there is no tokenizer."""
+    """Return all that was generated as text, or as ids where there is no tokenizer."""
     if tokenizer is None:
         return ",".join(map(str, generation.tokens))
     stream = tokenizer.stream(special)
@@ -277,7 +277,7 @@ def _written(generation: Generation, tokenizer: Tokenizer | None, special: bool)
 
 
 def _rates(generations: list[Generation]) -> tuple[float, float]:
-    """Tokens of prompts per second, and generated ones after the first of each, of all together."""
+    """Return the tokens of prompts per second, and the generated ones after the first of each, of all together."""
     from i2s_spec.model.text.generate import rate
 
     read = rate(sum(len(each.prompt) for each in generations), sum(each.prefill_seconds for each in generations))
@@ -286,7 +286,7 @@ def _rates(generations: list[Generation]) -> tuple[float, float]:
 
 
 def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options: dict[str, Any]) -> None:
-    """One document: of a single generation, or with a list of several."""
+    """Print one document: of a single generation, or with a list of several."""
     from i2s_spec.draw.text import json_document
 
     each = [
@@ -311,7 +311,7 @@ def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options
 
 
 def _head(generation: Generation) -> dict[str, Any] | None:
-    """What was read of the head, where it was screened."""
+    """Return what was read of the head, where it was screened."""
     return None if generation.screened is None else generation.screened.report.as_dict()
 
 
@@ -404,7 +404,7 @@ def _line() -> str | None:
 
 
 def _form(model: Any, tokenizer: Tokenizer, name: str | None, quiet: bool) -> Any:
-    """How the conversation is written."""
+    """Return how the conversation is written."""
     from i2s_spec.model.text.chat import FORMATS, format_for, render
 
     if name == "file":
@@ -452,7 +452,7 @@ def is_ci_log(stream: TextIO) -> bool:
 
 
 def harmless(text: str) -> str:
-    """Text in which nothing acts on a terminal, line by line as it was.
+    """Make text harmless: nothing in it acts on a terminal, line by line as it was.
 
     >>> print(harmless("a\\x1b[2Jb"))
     a\\x1b[2Jb
@@ -496,7 +496,7 @@ class ModelText:
         self.open_line = not shown.endswith("\n")
 
     def _without_commands(self, text: str) -> str:
-        """Text of which no line begins as a command does; the beginning of the line may have been written before."""
+        """Return text of which no line begins as a command does; the beginning of the line may have been written before."""
         first, end, rest = text.partition("\n")
         begun = first if not self._begins else _COMMAND.sub(_as_number, first, count=1)
         shown = begun + end + _COMMAND.sub(_as_number, rest)

@@ -123,7 +123,7 @@ def perplexity_command(
 
 @contextmanager
 def _base(path: str | None, overwrite: bool, pieces: Any, vocab: int) -> Iterator[Callable[[Any], object] | None]:
-    """What takes the logits of the scored tokens and writes them; the file appears when it is complete."""
+    """Provide what takes the logits of the scored tokens and writes them; the file appears when it is complete."""
     if path is None:
         yield None
         return
@@ -279,7 +279,7 @@ def _as(form: str, vectors: Any, ids: Sequence[list[int]], profile: str, similar
 
 
 def _write(data: bytes, output: str | None, overwrite: bool) -> None:
-    """To stdout, or to a file that is there whole or not at all."""
+    """Write to stdout, or to a file that is there whole or not at all."""
     if output is None:
         target = getattr(sys.stdout, "buffer", None)
         if target is None:  # a stream of text only, as tests have it

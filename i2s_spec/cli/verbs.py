@@ -109,7 +109,7 @@ def cli() -> None:
 
 
 def by_click(args: list[str]) -> object:
-    """Run a command line; the exit code.
+    """Run a command line, and return the exit code.
 
     :raises KeyboardInterrupt: for what click calls an abort
     :raises SystemExit: after a wrong call, which was shown
@@ -127,13 +127,13 @@ def by_click(args: list[str]) -> object:
 
 
 def _remark(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """A warning as a line on stderr; those of other packages are for programmers."""
+    """Print a warning as a line on stderr; those of other packages are for programmers."""
     if issubclass(category, ReadOnWarning):
         click.echo(f"i2s: {message}", err=True)
 
 
 def _show(error: click.ClickException) -> None:
-    """What click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
+    """Print what click reports of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
     from i2s_spec.draw.text import visible
 
     output = io.StringIO()

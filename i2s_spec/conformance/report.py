@@ -34,7 +34,7 @@ _SEVERAL: Final = 2
 
 
 def title(run: RunResult) -> str:
-    """Name and version of what was run."""
+    """Return the name and version of what was run."""
     return quote(f"{run.implementation.name} {run.implementation.version}".strip(), limit=200, bare=True)
 
 
@@ -87,7 +87,7 @@ def common_mistake(run: RunResult) -> str:
 
 
 def markdown_report(runs: Sequence[RunResult]) -> str:
-    """Run as Markdown: a table of all, and the failures of each."""
+    """Write a run as Markdown: a table of all, and the failures of each."""
     heads = ["implementation", *(status.value for status in _COLUMNS), "suite", "date"]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * len(_COLUMNS) + "|---|---|"]
     for run in runs:
@@ -111,7 +111,7 @@ def markdown_report(runs: Sequence[RunResult]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text on one line, escaped for Markdown."""
+    """Write text on one line, escaped for Markdown."""
     plain = quote(text, limit=600, bare=True)
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>|#" else char for char in plain)
 
@@ -171,7 +171,7 @@ def _testcase(run: RunResult, each: CaseResult) -> str:
 
 
 def html_report(runs: Sequence[RunResult]) -> str:
-    """Vectors as rows, implementations as columns; a cell says how the vector ended, and opens to say why."""
+    """Write vectors as rows, implementations as columns; a cell says how the vector ended, and opens to say why."""
     found = [{each.id: each for each in run.results} for run in runs]
     first = {each.id: each for run in runs for each in run.results}
     heads = "".join(f"<th>{escape(title(run))}<br><small>{escape(run.date)}</small></th>" for run in runs)
@@ -202,7 +202,7 @@ def _td(result: CaseResult | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for an element or an attribute, in ASCII."""
+    """Escape text for an element or an attribute, in ASCII."""
     return escape(_FORBIDDEN.sub("\ufffd", text)).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 

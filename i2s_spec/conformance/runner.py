@@ -150,7 +150,7 @@ def run_cases(
 
 
 def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
-    """Why no case applies to an implementation, with the features that it claims and no case has."""
+    """Say why no case applies to an implementation, with the features that it claims and no case has."""
     ops = {case.op for case in cases}
     if not ops & set(about.ops):
         return (
@@ -167,7 +167,7 @@ def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
 
 
 def _beyond(case: VectorCase, about: Implementation) -> str:
-    """Why a case does not apply to an implementation, or an empty string."""
+    """Say why a case does not apply to an implementation; empty if it does."""
     if case.op not in about.ops:
         return f"the adapter does not do {case.op}"
     if lacks := about.lacks(case):
@@ -181,7 +181,7 @@ def _beyond(case: VectorCase, about: Implementation) -> str:
 
 
 def scored(asker: Asker, case: VectorCase) -> tuple[CaseResult, bool]:
-    """Ask one case and compare: the result, and whether the input was accepted, whatever was read from it.
+    """Ask one case and compare; return the result, and whether the input was accepted, whatever was read from it.
 
     A digest that differs is followed by a request for the bytes.
 
@@ -193,7 +193,7 @@ def scored(asker: Asker, case: VectorCase) -> tuple[CaseResult, bool]:
 
 
 def _scored(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
-    """What an answer to a case is worth."""
+    """Return what an answer to a case is worth."""
     if answer.kind == "skipped":
         link = f" ({answer.issue_url})" if answer.issue_url else ""
         return _result(case, Status.SKIPPED, (answer.message or "the adapter skips it") + link)
@@ -257,7 +257,7 @@ def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
 
 
 def _loads(data: bytes) -> Any:
-    """JSON from bytes; a text where it is none, which differs from all that is expected."""
+    """Parse JSON; of bytes that are none, return a text, which differs from all that is expected."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

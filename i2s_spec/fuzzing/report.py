@@ -138,5 +138,5 @@ def _plain(found: CampaignFind) -> Mapping[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Text for an element or an attribute, in ASCII."""
+    """Escape text for an element or an attribute, in ASCII."""
     return escape(_FORBIDDEN.sub("\ufffd", text)).encode("ascii", "xmlcharrefreplace").decode("ascii")

@@ -343,7 +343,7 @@ def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=8)
 def _by_the_reader(codes: tuple[str, ...], fetched: bool) -> int:
-    """How many of them the reader checks in every file; the others are counted when they are."""
+    """Count the active rules that the reader checks in every file; the others are counted when they are."""
     return sum(rule.check is None and _is_asked(rule, fetched) for rule in _in_order(codes))
 
 

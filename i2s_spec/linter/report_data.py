@@ -87,7 +87,7 @@ class Split(NamedTuple):
 
 
 def split_of(whole: SplitSet) -> Split:
-    """What a report says of the model that a file is a part of."""
+    """Return what a report states of the model that a file is a part of."""
     assert whole.number is not None
     return Split(whole.number + 1, whole.count, whole.complete, sum(1 for _ in whole.tensors), whole.unread)
 
@@ -127,7 +127,7 @@ class Report:
         return not any(finding.code in faults.NO_INPUT for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
-        """How many findings have this severity, including those in `elided`."""
+        """Count the findings of this severity, including those in `elided`."""
         level = {finding.code: finding.severity for finding in self.findings}
         remaining = sum(finding.severity is severity for finding in self.findings)
         return remaining + sum(n for code, n in self.elided.items() if level[code] is severity)
@@ -501,7 +501,7 @@ def repair_words(option: str, some: int = 0) -> str:
 
 
 def repairs_of(findings: Iterable[tuple[str, str]], elided: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """How many findings of each code are repaired with each option of `i2s fix`.
+    """Count the findings of each code that each option of `i2s fix` repairs.
 
     Findings that are not listed are counted as the listed ones of their code, if these are all repaired alike.
 
@@ -519,7 +519,7 @@ def repairs_of(findings: Iterable[tuple[str, str]], elided: Mapping[str, int]) -
 
 
 def repair_step(repairs: Iterable[tuple[str, int]], path: str = "FILE") -> RepairStep | None:
-    """What to type to repair findings; None if none of them has a repair.
+    """Return what to type to repair findings; None if none of them has a repair.
 
     Repairs without an option come first, then those with the option that the first finding with a repair needs.
 

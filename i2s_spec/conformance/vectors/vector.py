@@ -93,7 +93,7 @@ class Vector:
     twin: str | None = None
 
     def input(self) -> bytes:
-        """What the decoder is given: a payload, floats, or a file."""
+        """Return what the decoder is given: a payload, floats, or a file."""
         return self.input_blob.data
 
     def second(self) -> bytes:
@@ -191,7 +191,7 @@ class Suite:
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON in its canonical form: sorted keys, no blanks, UTF-8 unescaped."""
+    """Write JSON in its canonical form: sorted keys, no blanks, UTF-8 unescaped."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
@@ -242,7 +242,7 @@ def words(seed: str, count: int) -> NDArray[np.uint64]:
 
 
 def integers(seed: str, count: int, below: int) -> NDArray[np.int64]:
-    """Integers from 0 on, below a limit."""
+    """Return integers from 0 on, below a limit."""
     return (words(seed, count) % np.uint64(below)).astype(np.int64)
 
 
@@ -252,7 +252,8 @@ def trits(seed: str, rows: int, cols: int) -> NDArray[np.int8]:
 
 
 def floats(seed: str, *shape: int, spread: float = 1.0) -> NDArray[np.float32]:
-    """Floats around 0, denser near it: each is the sum of three uniform ones; all are exact multiples of spread / 2^20."""
+    """Return floats around 0, denser near it: each is the sum of three uniform ones; all are exact multiples of spread /
+    2^20."""
     count = int(np.prod(shape))
     parts = integers(seed, 3 * count, 1 << 20).reshape(count, 3)
     centred = (parts.sum(axis=1) - 3 * (1 << 19)) / float(1 << 20)

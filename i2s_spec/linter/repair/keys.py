@@ -145,7 +145,7 @@ _ARCHITECTURE = "general.architecture"
 
 
 def _with_key(workspace: Workspace, finding: Finding, key: str, value: Any, kind: Any, safe: bool = False) -> Action:
-    """Return a key set to a value, whether or not it is there."""
+    """Set a key to a value, whether or not it is there."""
     shown = quote(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
     if key in workspace.file.metadata:
         edit, does = workspace.with_value(workspace.file.metadata.entry(key), value, kind), "becomes"

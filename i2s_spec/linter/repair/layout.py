@@ -44,7 +44,7 @@ class Unclear(Exception):
 
 
 def places_of(workspace: Workspace) -> list[TensorPlace]:
-    """Every tensor in the order of the offsets, each with a size that is certain."""
+    """Return every tensor in the order of the offsets, each with a size that is certain."""
     if not workspace.whole:
         raise Unclear("the tensor table could not be read to its end")
     places = []
@@ -116,7 +116,7 @@ def relaid_with(workspace: Workspace, new: Mapping[int, bytes]) -> tuple[Edit, .
 
 
 def _dropped(workspace: Workspace, edits: Iterable[Edit]) -> str:
-    """What edits remove behind the header that is not zero, in words with the first bytes; empty if it is nothing."""
+    """Say what edits remove behind the header that is not zero, in words with the first bytes; empty if it is nothing."""
     infos_end, total, first = workspace.file.infos_end or 0, 0, -1
     for (start, stop, _), new in ((edit.span, edit.new) for edit in edits):
         if start >= infos_end and len(new) < stop - start:
@@ -176,7 +176,7 @@ def _alignment_value(workspace: Workspace, finding: Finding) -> int | None:
 
 
 def _base(workspace: Workspace, step: int) -> int | None:
-    """Where the data section begins if the alignment is `step`; None if the file contradicts that."""
+    """Return where the data section begins if the alignment is `step`; None if the file contradicts that."""
     infos_end, size = workspace.file.infos_end, workspace.source.size
     assert infos_end is not None
     places = sorted(places_of(workspace), key=lambda place: place.row)

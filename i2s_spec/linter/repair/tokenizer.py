@@ -95,7 +95,7 @@ def _set(workspace: Workspace, finding: Any, key: str, value: str) -> Action:
 
 
 def _family(workspace: Workspace, known: ArchitectureView) -> str | None:
-    """How the text of a known vocabulary is split."""
+    """Return how the text of a known vocabulary is split."""
     for family in FAMILIES:
         if known.keys.count(MERGES) == family.merges and (known.tokens or 0) > max(i for i, _ in family.tokens):
             items = items_of(workspace, workspace.file.metadata.entry(TOKENS))

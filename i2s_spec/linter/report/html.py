@@ -70,7 +70,7 @@ _BLOCK: Final = re.compile(r"^blk\.(\d{1,4})\.", re.ASCII)
 
 
 def gather(subject: Subject) -> dict[str, Any]:
-    """What the page needs of one file.
+    """Gather what the page needs of one file.
 
     :returns: facts, totals, the first keys and tensors (with their contents), the regions of the map, and the verdicts
     of runtimes
@@ -110,7 +110,8 @@ def _alignment(subject: Subject) -> dict[str, Any] | None:
 
 
 def alignment_of(found: LayoutEvidence) -> dict[str, Any] | None:
-    """`channel_alignment` as plain data, with the layout that the weights show; None for a file without such channels."""
+    """Return `channel_alignment` as plain data, with the layout that the weights show; None for a file without such
+    channels."""
     from i2s_spec.layout_inference.channel_alignment import channel_alignment
 
     aligned = channel_alignment(found)
@@ -208,7 +209,7 @@ def _run(run: Any) -> list[int] | None:
 
 
 def _shown(text: Any) -> str:
-    """Text as `describe` gives it, as one printable line."""
+    """Return text as `describe` gives it, as one printable line."""
     return visible(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text, NAME, bare=True)
 
 
@@ -353,7 +354,7 @@ def verdict(file_report: FileReport) -> tuple[str, str]:
 
 
 def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
-    """One file.
+    """Return the part of the page on one file.
 
     :param name: the prefix of the ids of its elements
     :param whole: with the map and the tensors
@@ -422,7 +423,7 @@ def _grouped(number: str, made: list[str]) -> str:
 
 
 def _summed(findings: Sequence[Mapping[str, Any]]) -> str:
-    """How many findings each rule has, if some rule has several."""
+    """Count the findings of each rule, if some rule has several."""
     counts = Counter((finding["severity"], finding["code"], finding["slug"]) for finding in findings)
     if len(findings) == len(counts):
         return ""
@@ -478,7 +479,7 @@ def _rule_link(number: str) -> str:
 
 
 def _remarks(file_report: FileReport) -> Iterator[str]:
-    """Remarks beside the listed findings."""
+    """Yield remarks beside the listed findings."""
     left = len(file_report["findings"]) - LISTED
     if left > 0:
         yield f"{counted(left, 'more finding')}; this page lists the first {LISTED:,}"

@@ -88,7 +88,7 @@ class Markdown(Format):
 
 
 def inert(text: str) -> str:
-    """Text as Markdown that shows exactly this text, in a table cell or outside."""
+    """Write text as Markdown that shows exactly this text, in a table cell or outside."""
     text = " ".join(text.split("\n"))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*_{}\[\]|~!])", r"\\\1", text)
@@ -100,7 +100,7 @@ def inert(text: str) -> str:
 
 
 def code_span(text: str) -> str:
-    """Text in a code span, fenced by more backticks than it holds in a row; `|` is escaped for table cells."""
+    """Write text as a code span, fenced by more backticks than it holds in a row; `|` is escaped for table cells."""
     text = " ".join(text.split("\n"))
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     room = " " if "`" in text else ""

@@ -120,7 +120,7 @@ class Sarif(Format):
         }
 
     def _notify(self, file_report: FileReport, location: Mapping[str, Any]) -> None:
-        """Notifications about a file that are not findings."""
+        """Add notifications about a file that are not findings."""
         if not file_report["summary"]["readable"] and "skipped" not in file_report:
             words = file_report["findings"][0]["message"] if file_report["findings"] else "not readable"
             self._notification(UNREADABLE, "error", words, location)

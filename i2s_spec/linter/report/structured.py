@@ -178,6 +178,6 @@ def _attributes(values: Mapping[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text for an element or an attribute, in ASCII."""
+    """Escape text for an element or an attribute, in ASCII."""
     whole = escape(_FORBIDDEN.sub("\ufffd", text))
     return whole.encode("ascii", "xmlcharrefreplace").decode("ascii")

@@ -91,7 +91,7 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
 
 
 def reading_words(report: FileReport) -> list[str]:
-    """Which parts of a file were read and examined, as sentences; empty for a local file of which everything was."""
+    """Say which parts of a file were read and examined, in sentences; empty for a local file of which everything was."""
     words = _read_words(report)
     left = report.get("unchecked")
     return [*words, f"not checked: {'; '.join(left)}"] if left else words
@@ -212,7 +212,7 @@ NAMED: Final = 3
 
 
 def examined(subject: Subject) -> dict[str, Any] | None:
-    """What was examined, as plain data; nothing more is read for it.
+    """Return what was examined, as plain data; nothing more is read for it.
 
     :returns: `architecture`, `kind` (what the file is; None if its header cannot be read to its end), `version`,
     `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and of each type, the most frequent first;
@@ -254,7 +254,8 @@ def examined(subject: Subject) -> dict[str, Any] | None:
 
 
 def _read(subject: Subject, header: int, survey: Survey | None) -> int:
-    """How many bytes were read: all of them if every tensor was read, because rules also read the bytes between tensors."""
+    """Return how many bytes were read: all of them if every tensor was read, because rules also read the bytes between
+    tensors."""
     if survey is None:
         return header
     every = len(survey) + len(survey.others) == subject.file.index.tensors
@@ -284,7 +285,7 @@ def _if_made(subject: Subject, make: Callable[[Subject], T]) -> T | None:
 
 
 def what(about: Mapping[str, Any]) -> str:
-    """Return the file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
+    """Describe the file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
     kind, split = about["kind"], about.get("split")
     words = [about["architecture"] or ("no architecture" if split is None else "")]
     if split is not None and split["complete"]:
@@ -309,7 +310,7 @@ def what(about: Mapping[str, Any]) -> str:
 
 
 def sentence(about: Mapping[str, Any]) -> str:
-    """What was examined, in one line."""
+    """Say what was examined, in one line."""
     rules = f"{counted(about['rules'], 'rule')} checked" + (
         f" and {about['ignored']:,} left out" if about["ignored"] else ""
     )
@@ -438,7 +439,7 @@ class Text(Format):
         return repeated(findings)
 
     def _row(self) -> int:
-        """Bytes in a row of a dump: 16, or 8 if a terminal is too narrow for 16."""
+        """Return the bytes in a row of a dump: 16, or 8 if a terminal is too narrow for 16."""
         return 16 if self.columns is None or self.columns >= WIDE else 8
 
     def _basis(self, file_report: FileReport) -> str:
@@ -481,7 +482,7 @@ class Text(Format):
         return held + configuration + self._sums(totals) + ("" if self._brief else self._next())
 
     def _next(self) -> str:
-        """What to type next, in one line; empty if there was no finding."""
+        """Say what to type next, in one line; empty if there was no finding."""
         if not self._codes:
             return ""
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
@@ -597,7 +598,7 @@ def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:
 
 
 def _left_of(parts: Sequence[FileReport], unchecked: Sequence[Sequence[str]]) -> list[str]:
-    """What no rule examined of parts that were all given: not that the others were not looked at."""
+    """Return what no rule examined of parts that were all given: not that the others were not looked at."""
     others = {part["split"]["unread"] for part in parts if "split" in part}
     return list(dict.fromkeys(words for each in unchecked for words in each if words not in others))
 
