@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.conformance.operations import PROCESSOR_LAYOUTS
 from i2s_spec.conformance.protocol import VectorCase
 from i2s_spec.conformance.score import dtype_of
 from i2s_spec.errors import counted
@@ -58,9 +59,6 @@ FLAGS: Final = {name: mistake for name, mistake in MISTAKES.items() if name not 
 # Every explanation is a wrong decoder that runs on the vector's input: another layout or code map, bits from the other
 # end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and
 # not with the right one.
-
-#: The names that programs use for the layouts a vector can name.
-LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
 
 #: Weights of a block of I2_S.
 _GROUP: Final = 128
@@ -253,7 +251,7 @@ def _dialect(case: VectorCase) -> tuple[Layout, CodeMap]:
     """Return the layout and code map that the vector names."""
     first, _, rest = str(case.args.get("layout") or "interleave-128").partition("/")
     try:
-        dialect = parse("/".join(part for part in (LAYOUT_NAMES.get(first, first), rest) if part))
+        dialect = parse("/".join(part for part in (PROCESSOR_LAYOUTS.get(first, first), rest) if part))
     except ValueError:
         dialect = parse("canonical")
     return dialect.layout, CODE_MAPS.get(str(case.args.get("codes")), dialect.code_map)

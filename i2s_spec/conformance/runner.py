@@ -24,6 +24,7 @@ from i2s_spec.codec import native
 from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.conformance import protocol
 from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.operations import canonical_json
 from i2s_spec.conformance.protocol import (
     LINE_BYTES,
     VERSION,
@@ -38,7 +39,6 @@ from i2s_spec.conformance.score import (
     RunResult,
     Status,
     answer_difference,
-    canonical,
     centred,
     difference,
     digest_of,
@@ -246,7 +246,7 @@ def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
         if data is None or expected is None:
             return _result(case, Status.FAIL, f"the digest is {digest[:16]}…; expected {wanted[:16]}…")
         if form is in_any_order:
-            expected, data = (canonical(form(_loads(each))) for each in (expected, data))
+            expected, data = (canonical_json(form(_loads(each))) for each in (expected, data))
         if answer.fields.get("shift") == "rows" and case.method in ("corr", "rank"):
             expected, data = centred(case, expected), centred(case, data)
         if data != expected and (message := difference(case, expected, data)):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.operations import OPERATIONS, Operation
+from i2s_spec.conformance.operations import OPERATIONS, Operation, canonical_json
 from i2s_spec.conformance.protocol import Implementation, VectorCase
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
@@ -55,12 +55,7 @@ def expected_bytes(case: VectorCase) -> bytes | None:
     """Return the bytes that a case expects, if it has any; expected JSON in its canonical form."""
     if case.answer is not None:
         return case.answer.read_bytes()
-    return canonical(case.json) if case.json is not None and not case.digest else None
-
-
-def canonical(value: Any) -> bytes:
-    """Write JSON with sorted keys and no blanks, in UTF-8."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return canonical_json(case.json) if case.json is not None and not case.digest else None
 
 
 def digest_of(data: bytes) -> str:

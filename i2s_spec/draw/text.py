@@ -51,6 +51,14 @@ def encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def xml_text(text: str) -> str:
+    """Escape text for an element or an attribute of XML or HTML, in ASCII; what XML 1.0 cannot hold becomes U+FFFD."""
+    from html import escape
+
+    allowed = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+    return escape(allowed).encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
 def width(text: str) -> int:
     """Return the width of a text on a terminal, in columns: two for wide characters, none for combining marks."""
     if text.isascii():

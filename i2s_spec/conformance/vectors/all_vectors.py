@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.conformance.mistakes import FLAGS
-from i2s_spec.conformance.operations import PROTOCOL
+from i2s_spec.conformance.operations import PROTOCOL, canonical_json
 from i2s_spec.conformance.vectors import files, models, payloads
 from i2s_spec.conformance.vectors import vector as ledger
-from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector, canonical_json
+from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 
 #: Version of the suite: a minor version adds vectors, a major one changes answers.
