@@ -357,8 +357,8 @@ def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bo
 @click.option("--flag", metavar="FLAG", help="Only vectors that find a kind of bug.")
 def list_vectors(op: str | None, flag: str | None) -> None:
     """List the vectors: id, operation, verdict, comment."""
-    from i2s_spec.conformance.mistakes import FLAGS
-    from i2s_spec.conformance.operations import OPERATIONS
+    from i2s_spec.conformance.explanations import FLAGS
+    from i2s_spec.conformance.protocol_terms import OPERATIONS
     from i2s_spec.conformance.vectors import suite
 
     for value, known, what in ((op, OPERATIONS, "operation"), (flag, FLAGS, "flag")):
@@ -378,7 +378,7 @@ def mutants(ctx: click.Context, every: bool) -> None:
     The table has a line for each mutant: its name, its flag, how many vectors it fails, how many of them name the bug, and
     the first of these. The exit code is 1 where a mutant survives. The mutants are in tests/mutants of a checkout.
     """
-    from i2s_spec.conformance.mistakes import NOT_IN_MODELS
+    from i2s_spec.conformance.explanations import NOT_IN_MODELS
     from i2s_spec.conformance.vectors import suite
 
     kill, vectors = _mutants(), suite()

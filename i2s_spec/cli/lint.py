@@ -19,10 +19,10 @@ from i2s_spec.cli.verbs import command_line
 from i2s_spec.draw.text import encodable
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import is_address
+from i2s_spec.linter.lint_run import LintRun, WrongCallError
 from i2s_spec.linter.options import RESULTS, Option, OptionGroup, OptionKind, Options, RunOptions, declared
 from i2s_spec.linter.paths import inputs, lint_paths
 from i2s_spec.linter.report import FORMATS, Format
-from i2s_spec.linter.run import LintRun, WrongCallError
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.atomic_file import OutputFile

@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from i2s_spec.conformance.operations import OPERATIONS, PHASES
+from i2s_spec.conformance.protocol_terms import OPERATIONS, PHASES
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.fuzzing.bounded_process import BACKTRACE_BYTES, WRITTEN_BYTES, Bounds, cause, set_limits
 from i2s_spec.gguf.source import read_regular

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec._version import __version__
-from i2s_spec.conformance.operations import PROTOCOL
 from i2s_spec.conformance.protocol import Implementation
+from i2s_spec.conformance.protocol_terms import PROTOCOL
 from i2s_spec.conformance.score import FAILURES, CaseResult, RunResult, Status, by_op
 from i2s_spec.draw.text import xml_text
 from i2s_spec.errors import SettingError, counted, quote

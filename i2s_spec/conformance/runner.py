@@ -23,8 +23,7 @@ import numpy as np
 from i2s_spec.codec import native
 from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.conformance import protocol
-from i2s_spec.conformance.mistakes import explained
-from i2s_spec.conformance.operations import canonical_json
+from i2s_spec.conformance.explanations import explained
 from i2s_spec.conformance.protocol import (
     LINE_BYTES,
     VERSION,
@@ -34,6 +33,7 @@ from i2s_spec.conformance.protocol import (
     Implementation,
     VectorCase,
 )
+from i2s_spec.conformance.protocol_terms import canonical_json
 from i2s_spec.conformance.score import (
     CaseResult,
     RunResult,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.operations import OPERATIONS, Operation, canonical_json
 from i2s_spec.conformance.protocol import Implementation, VectorCase
+from i2s_spec.conformance.protocol_terms import OPERATIONS, Operation, canonical_json
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.source import read_regular

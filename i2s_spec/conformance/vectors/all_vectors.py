@@ -14,8 +14,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.conformance.mistakes import FLAGS
-from i2s_spec.conformance.operations import PROTOCOL, canonical_json
+from i2s_spec.conformance.explanations import FLAGS
+from i2s_spec.conformance.protocol_terms import PROTOCOL, canonical_json
 from i2s_spec.conformance.vectors import files, models, payloads
 from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector

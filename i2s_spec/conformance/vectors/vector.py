@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.conformance.operations import PROCESSOR_LAYOUTS, canonical_json
+from i2s_spec.conformance.protocol_terms import PROCESSOR_LAYOUTS, canonical_json
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
 if TYPE_CHECKING:

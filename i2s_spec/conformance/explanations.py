@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.operations import PROCESSOR_LAYOUTS
 from i2s_spec.conformance.protocol import VectorCase
+from i2s_spec.conformance.protocol_terms import PROCESSOR_LAYOUTS
 from i2s_spec.conformance.score import dtype_of
 from i2s_spec.errors import counted
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS, BlockLayout
