@@ -294,6 +294,6 @@ def verify_command(
 
 
 def print_checks(receipt: Mapping[str, Any]) -> None:
-    """The checks of a receipt, a line each."""
+    """Print the checks of a receipt, a line each."""
     for check in receipt["checks"]:
         click.echo(f"{check['id']}  {check['status']:<9}{check['checks']}: {visible(check['detail'], 600, bare=True)}")
