@@ -66,7 +66,7 @@ def run(
 
 
 def _entering(model: Model, record: Record, theirs: Candidate, number: int) -> NDArray[Any] | None:
-    """What enters a layer: the candidate's value of it; for the first layer, where it has none, what the model makes."""
+    """Return the candidate's value that enters a layer; for the first layer, where it has none, what the model makes."""
     name = model.graph.layer(number).given[0]
     if name in theirs or number:
         return theirs.get(name)
@@ -136,13 +136,13 @@ def _explained(
     diagnoser: Diagnoser, record: Record, number: int, name: str, got: NDArray[Any], want: NDArray[Any], part: Graph,
     theirs: Candidate, right: dict[str, bool],
 ) -> list[Diagnosis]:  # fmt: skip
-    """What explains the first wrong value of a layer.
+    """Return what explains the first wrong value of a layer.
 
     :param right: what is right before it, and whether a quantizer lies before each
     """
 
     def values(model: Model, names: Iterable[str]) -> dict[str, Any]:
-        """What a model gives of some taps: a mistake in front of the first layer is in what enters it, too."""
+        """Return the values of some taps: a mistake in front of the first layer is in what enters it, too."""
         x, known = _entering(model, record, theirs, number), set(model.tap_names(model.graph.layer(number)))
         wanted = tuple(each for each in names if each in known)
         found: dict[str, Any] = {} if x is None or not wanted else model.layer(number, x, wanted)[1]

@@ -108,7 +108,7 @@ def _added(total: np.float32, cells: list[Any]) -> np.float32:
 
 
 def read_callback_text(lines: Iterable[str]) -> Iterator[Tap]:
-    """Every node of a text as a corner, in order; the second of a name gets `#1`.
+    """Yield every node of a text as a corner, in order; the second of a name gets `#1`.
 
     Lines that belong to no node are passed over. A node whose numbers do not fit its shape is one without numbers.
 
@@ -136,7 +136,7 @@ def read_callback_text(lines: Iterable[str]) -> Iterator[Tap]:
 
 
 class _Node(NamedTuple):
-    """What the line of a node says."""
+    """The line of a node."""
 
     name: str
     op: str
@@ -145,7 +145,7 @@ class _Node(NamedTuple):
 
 
 def node_of(line: str) -> _Node | None:
-    """What a line says of a node, in linear time; what logs put before it (time, level, function) does not matter.
+    """Parse the line of a node, in linear time; what logs put before it (time, level, function) does not matter.
 
     Names may hold blanks. A log's words end with a colon and a blank.
     """
@@ -266,7 +266,7 @@ class Output(Protocol):
 
 
 class KlBase(NamedTuple):
-    """What such a file says.
+    """The contents of such a file.
 
     :param tokens: int32 [chunks, n_ctx]
     :param first: of each chunk, the position that the first row predicts from: n_ctx // 2
@@ -279,12 +279,12 @@ class KlBase(NamedTuple):
 
 
 def rows_of(n_ctx: int) -> int:
-    """Scored tokens of a chunk: those after its first half, without the last."""
+    """Return the scored tokens of a chunk: those after its first half, without the last."""
     return n_ctx - 1 - n_ctx // 2
 
 
 def packed_row(logits: NDArray[np.float32]) -> bytes:
-    """One row of the file from the logits of one position.
+    """Return one row of the file from the logits of one position.
 
     :param logits: float32 [vocab]
     """
@@ -319,7 +319,7 @@ class BaseWriter:
         file.write(MAGIC + np.array([n_ctx, vocab, chunks], dtype="<i4").tobytes() + ids.tobytes())
 
     def add(self, logits: NDArray[np.float32]) -> None:
-        """The next rows: float32 [rows, vocab].
+        """Append the next rows: float32 [rows, vocab].
 
         :raises ValueError: for rows of another width, or more than the chunks have
         """

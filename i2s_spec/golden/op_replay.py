@@ -90,7 +90,7 @@ def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) 
 
 
 def explaining(tap: TapResult, found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """What proves that logits of a whole run are wrong although they might be a correct runtime's.
+    """Return what proves that logits of a whole run are wrong although they might be a correct runtime's.
 
     That is a mistake which gives them exactly, or one that makes them plausible and leaves at most a tenth of the distance.
     """
@@ -177,7 +177,7 @@ class _Explainer:
                 tap.status, tap.diagnoses = "wrong", exact
 
     def _doubted(self, tap: TapResult) -> float:
-        """From which relative error on the mistakes are tried: of a result, from a small one on, if passes are short."""
+        """Return the relative error from which on mistakes are tried: of a result, a small one, if passes are short."""
         short = tap.name in WHOLE and len(self.replayer.tokens) * weights_of(self.diagnoser.model) <= MUCH
         return NEAR if short else PLAUSIBLE.relative
 
@@ -204,7 +204,7 @@ class _Explainer:
         return found
 
     def tell_apart(self, result: Comparison, theirs: Candidate) -> None:
-        """Of several mistakes that explain the first wrong tap, keep those that explain most of its layer."""
+        """Keep, of several mistakes that explain the first wrong tap, those that explain most of its layer."""
         first = result.first
         exact = [] if first is None else [each for each in first.diagnoses if each.fits == "exactly"]
         if first is None or len(exact) < 2:

@@ -202,7 +202,7 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
 
 
 def mistakes(model: Model) -> Iterator[tuple[ModelMistake, Model]]:
-    """Every mistake that makes a difference to a model, with the model that has it."""
+    """Yield every mistake that makes a difference to a model, with the model that has it."""
     for mistake in MISTAKES:
         changed = mistake.apply(model)
         if changed is not None:

@@ -406,7 +406,7 @@ class AttentionUngated(Operations):
 
 
 class NetUngated(AttentionUngated):
-    """The same of the result of a delta net."""
+    """The result of a delta net as it is, where a gate multiplies it."""
 
     gated = "attn_output_gated"
 

@@ -73,7 +73,7 @@ class Context:
     places: tuple[Array, ...] | None = None
 
     def at(self, axis: int) -> Array:
-        """Which indices of the whole value are shown along an axis."""
+        """Return the indices of the whole value that are shown along an axis."""
         return np.arange(self.whole.shape[axis]) if self.places is None else self.places[axis]
 
     def room(self, value: Array) -> Doubles:
@@ -101,7 +101,7 @@ class Solved(NamedTuple):
     value: float
 
     def diagnosis(self) -> Diagnosis:
-        """As what explains a wrong value."""
+        """Return the number as a diagnosis."""
         return Diagnosis(self.name, self.says, "by pattern")
 
 
@@ -109,7 +109,7 @@ Solver = Callable[[Context], Iterator[Solved]]
 
 
 def solved(model: Model, node: Node, pair: Pair, value: Callable[[str], Array | None]) -> list[Diagnosis]:
-    """What numbers explain a value of the model's graph, as diagnoses.
+    """Return the numbers that explain a value of the model's graph, as diagnoses.
 
     :param pair: what is shown and what is wanted
     :param value: gives a whole value by its name, or None
@@ -156,7 +156,7 @@ def _words(value: float) -> str:
 
 
 def _equals(context: Context, value: float) -> tuple[str, str]:
-    """Which known quantity of a model a factor is: a name and words, both empty for none."""
+    """Return the known quantity of a model that a factor is, as a name and in words; both empty for none."""
     weight = context.node.weight if context.node.op == "linear" else ""
     sizes = context.model.hyperparameters
     known = {
@@ -240,7 +240,7 @@ def _projection(c: Context) -> _Projection | None:
 
 
 def activation_scales(c: Context) -> Iterator[Solved]:
-    """Yield outputs are whole numbers times ws / s: with another s of all tokens, or of some, or with other codes."""
+    """Yield another scale of the activations of all tokens, or of some: outputs are whole numbers times ws / s."""
     p = _projection(c)
     if p is None:
         return
@@ -293,7 +293,7 @@ def _gives(c: Context, p: _Projection, share: float) -> bool:
 
 
 def _offset(c: Context, p: _Projection) -> Solved | None:
-    """Return a constant that is added to all outputs of a token: a share of the sum of its codes."""
+    """Return the constant that is added to all outputs of a token, as a share of the sum of its codes."""
     delta = p.units - p.acc
     if len(p.columns) < 3 or not np.abs(p.sums).any():
         return None
@@ -347,7 +347,7 @@ def _lattice(units: Doubles, noise: Doubles) -> float | None:
 
 
 def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> Solved | None:
-    """Tokens with a scale of their own: another token's, or 127 over another element than the largest."""
+    """Return the scales of tokens that have their own: another token's, or 127 over another element than the largest."""
     left_out: dict[int, Array] = {}
     of_others: dict[int, set[str]] = {}
     free: dict[int, float] = {}
@@ -389,7 +389,7 @@ def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> S
 
 
 def _end(columns: Array, counted_in: Array, width: int) -> tuple[float, str]:
-    """How many columns are left out, if they can be the end of a row: most likely whole 64 (or fewer) are read.
+    """Return how many columns are left out, and words, if they can be the end of a row: most likely whole 64 are read.
 
     :param columns: some that are left out
     :param counted_in: some that are not
@@ -403,7 +403,7 @@ def _end(columns: Array, counted_in: Array, width: int) -> tuple[float, str]:
 
 
 def _tried(c: Context, p: _Projection, at: int, token: int) -> Array | set[str] | None:
-    """Which other scale gives a token's outputs: columns that are left out of its maximum, or whose scale it is."""
+    """Return the other scale that gives a token's outputs: columns left out of its maximum, or whose scale it is."""
     x = np.abs(p.x[token].astype(np.float64))
     order = np.argsort(-x, kind="stable")
     order = order[(x[order] < x.max()) & (x[order] > 0)][:LARGEST_TRIED]
@@ -443,7 +443,7 @@ def _codes(x: Array, scales: Doubles, rule: ActivationQuantizer) -> NDArray[np.i
 
 
 def soft_max_sums(c: Context) -> Iterator[Solved]:
-    """Rows that do not add up to 1: a constant term in the sum; or rows of scores with a factor."""
+    """Yield the constant term in the sum of rows that do not add up to 1, or the factor of rows of scores."""
     if c.whole.ndim != 3 or not c.inputs or c.inputs[0] is None:
         return
     got, want = c.got.astype(np.float64), c.want.astype(np.float64)
@@ -522,7 +522,8 @@ def angles(c: Context) -> Iterator[Solved]:
 
 
 def _angles(c: Context) -> tuple[Array, Array, Doubles, Doubles] | None:
-    """Tokens, pairs, the angle of each, and how sure it is (radians), from what is shown of both elements of pairs."""
+    """Return tokens, pairs, the angle of each, and how sure it is (radians), from what is shown of both elements of
+    pairs."""
     x = c.inputs[0] if c.inputs else None
     if x is None or c.whole.ndim != 3 or c.node.weights:
         return None
@@ -617,7 +618,7 @@ def _positions(tokens: Array, where: Doubles, solved: Doubles) -> Iterator[Solve
 def _base(
     c: Context, tokens: Array, where: Doubles, pairs: Array, seen: Doubles, sure: Doubles, dims: int
 ) -> Iterator[Solved]:
-    """Another base, or another width, from the angles of tokens whose fastest pair has not turned round."""
+    """Yield another base, or another width, from the angles of tokens whose fastest pair has not turned round."""
     rows = np.flatnonzero((where > 0) & (where < np.pi))
     if not len(rows):
         return
@@ -700,7 +701,7 @@ def epsilon(c: Context) -> Iterator[Solved]:
 
 
 def factor(c: Context) -> Iterator[Solved]:
-    """One factor of the whole value."""
+    """Yield the one factor of the whole value."""
     got, want = c.got.astype(np.float64), c.want.astype(np.float64)
     square = float((want * want).sum())
     if not square or got.size < 6:
