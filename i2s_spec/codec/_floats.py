@@ -46,7 +46,7 @@ def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
     view = memoryview(words).cast("B")
     for run in range(len(totals)):
         values = np.abs(_wide(kind, view[run * size : (run + 1) * size])).reshape(rows, COLUMNS)
-        odd = odd or not np.isfinite(values).all()
+        odd = odd or not bool(np.isfinite(values).all())
         total = np.zeros(COLUMNS, dtype=np.float32)
         with np.errstate(all="ignore"):
             for each in values:
@@ -77,7 +77,8 @@ def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bo
                 part: NDArray[Any] = to_bfloat16(values)
                 back = from_bfloat16(part)
             else:
-                part = back = values.astype(target)
-            odd = odd or not (np.isfinite(values).all() and np.isfinite(back).all())
+                back = values.astype("<f4" if to == KINDS["F32"] else "<f2")
+                part = back.view(target)
+            odd = odd or not bool(np.isfinite(values).all() and np.isfinite(back).all())
         made[start : start + _WINDOW] = part
     return odd
