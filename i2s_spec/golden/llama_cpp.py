@@ -265,19 +265,6 @@ class Output(Protocol):
         """Append bytes."""
 
 
-class KlBase(NamedTuple):
-    """The contents of such a file.
-
-    :param tokens: int32 [chunks, n_ctx]
-    :param first: of each chunk, the position that the first row predicts from: n_ctx // 2
-    :param log_probabilities: float32 [chunks, rows, vocab], as exact as 16 bits tell
-    """
-
-    tokens: NDArray[np.int32]
-    first: int
-    log_probabilities: NDArray[np.float32]
-
-
 def rows_of(n_ctx: int) -> int:
     """Return the scored tokens of a chunk: those after its first half, without the last."""
     return n_ctx - 1 - n_ctx // 2
@@ -330,28 +317,3 @@ class BaseWriter:
         for row in logits:
             self._file.write(packed_row(row))
         self.left -= len(logits)
-
-
-def read_base(data: bytes) -> KlBase:
-    """Return a base from the bytes of its file.
-
-    :raises SettingError: for bytes that are no such file, or are cut
-    """
-    if data[:8] != MAGIC or len(data) < 20:
-        raise SettingError("this is no --kl-divergence-base file: it does not begin with _logits_")
-    n_ctx, vocab, chunks = (int(size) for size in np.frombuffer(data, "<i4", 3, 8))
-    if n_ctx < 4 or vocab < 1 or chunks < 0:
-        raise SettingError(
-            f"the base declares {counted(chunks, 'chunk')} of {counted(n_ctx, 'token')} over {counted(vocab, 'word')}"
-        )
-    rows, width = rows_of(n_ctx), 2 * ((vocab + 1) // 2) + 4
-    start = 20 + 4 * n_ctx * chunks
-    if len(data) != start + 2 * rows * width * chunks:
-        raise SettingError(
-            f"the base has {counted(len(data), 'byte')}; {start + 2 * rows * width * chunks:,} are wanted"
-        )
-    tokens = np.frombuffer(data, "<i4", n_ctx * chunks, 20).reshape(chunks, n_ctx)
-    table = np.frombuffer(data, "<u2", rows * width * chunks, start).reshape(chunks, rows, width)
-    pair = np.ascontiguousarray(table[..., :4]).view("<f4")
-    values = pair[..., 1:] + pair[..., :1] * table[..., 4 : 4 + vocab].astype(np.float32)
-    return KlBase(tokens.astype(np.int32), n_ctx // 2, values.astype(np.float32))

@@ -24,18 +24,16 @@ from i2s_spec.golden.diagnosis.patterns import (
     Observation,
     by_pattern,
     factor_of,
-    fitted_epsilons,
     recognized,
     swapped_operands,
 )
-from i2s_spec.golden.diagnosis.solving import solved
+from i2s_spec.golden.diagnosis.solving import SAME_SCALE, fitted_epsilons, scales_of_others, solved
 from i2s_spec.golden.metrics import beyond, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Diagnosis
 from i2s_spec.golden.shown import Pair
 from i2s_spec.golden.tolerance import FAIL, FORCED, Replay
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS, base
-from i2s_spec.model.weights import Ternary
 from i2s_spec.schema.mistakes import Mistake
 
 if TYPE_CHECKING:
@@ -51,9 +49,6 @@ NEARLY: Final = 0.1
 
 #: What is left, relative, of a value that a whole model with a mistake gives exactly.
 SAME: Final = 1e-4
-
-#: How near, relative, a factor brings one scale to another that was used in its place.
-SAME_SCALE: Final = 1e-5
 
 #: What may be left of what was off with one epsilon in place: within the wide limits of norms another one may be it, too.
 OTHER_EPSILON: Final = 1 / 32
@@ -240,17 +235,9 @@ def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArra
     if replay.op != "linear" or replay.span != "op":
         return None
     found = factor_of(Observation(got, want, np.zeros(0, dtype=np.bool_)))
-    own = model.graph[replay.name].weight
-    matrix = model.weights.matrix(own)
-    if found is None or not found[0] or not isinstance(matrix, Ternary):
+    if found is None or not found[0] or abs(found[0] - 1) <= SAME_SCALE:
         return None
-    wanted = float(matrix.scale) * found[0]
-    others = [
-        node.weight for node in model.graph if node.op == "linear" and node.weight != own
-        and isinstance(other := model.weights.matrix(node.weight), Ternary)
-        and abs(float(other.scale) - wanted) <= SAME_SCALE * abs(wanted)
-        and abs(found[0] - 1) > SAME_SCALE
-    ]  # fmt: skip
+    others = list(scales_of_others(model, model.graph[replay.name].weight, found[0]))
     if not others:
         return None
     more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""

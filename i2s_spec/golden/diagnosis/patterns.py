@@ -1,8 +1,8 @@
 """What wrong values look like, whatever made them: a factor, other rows, wrong places, NaN (clause 10.5).
 
 Each pattern is a function of an `Observation` (the value, the wanted one and its limit) that gives a diagnosis, or
-None. `PATTERNS` lists them, and `recognized` tries them all. `swapped_operands` and `fitted_epsilons` explain a value by
-the model: by the weights, keys or values of another place, and by another epsilon of a norm.
+None. `PATTERNS` lists them, and `recognized` tries them all. `swapped_operands` explains a value by
+the weights, keys or values of another place of the model.
 """
 
 from __future__ import annotations
@@ -429,34 +429,3 @@ def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
         says = f"the {what} of layer {each.layer} were used; those of layer {node.layer} are right"
         changed = model.replace(graph=model.graph.replaced(node.name, inputs=inputs))
         yield Mistake(f"{what}-of-another-layer", says), changed
-
-
-# --- fitted epsilon --------------------------------------------------------------------------------------------------
-# A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is
-# off by a factor of its own, which tells the epsilon; one factor for all rows, whatever their m, is a scale.
-
-#: Rows must differ by so much in their mean squares: where they are alike, a scale does the same.
-_DIFFERENT: Final = 1.05
-
-
-def fitted_epsilons(entering: NDArray[Any], got: NDArray[Any], want: NDArray[Any], own: float) -> Iterable[float]:
-    """Yield the values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
-
-    :param entering: what enters the norm, [..., n]
-    :param got: what a candidate has, [..., n]
-    :param want: what it should have
-    :param own: the epsilon of the file
-    """
-    if entering.shape != got.shape or got.ndim < 2:
-        return
-    wide, seen, right = (each.astype(np.float64) for each in (entering, got, want))
-    squares = (wide * wide).mean(axis=-1).ravel()
-    with np.errstate(all="ignore"):
-        factors = ((seen * right).sum(axis=-1) / (right * right).sum(axis=-1)).ravel()
-        fitted = (squares + own) / factors**2 - squares
-    usable = np.isfinite(fitted) & (squares > 0)
-    if usable.sum() < 2 or squares[usable].max() < _DIFFERENT * squares[usable].min():
-        return
-    row = int(np.argmin(np.where(usable, squares, np.inf)))  # where epsilon weighs most
-    if fitted[row] > 0:
-        yield from dict.fromkeys(float(f"{fitted[row]:.{digits}e}") for digits in (0, 1, 2))

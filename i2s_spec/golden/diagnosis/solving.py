@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 ROUNDED: Final = 1.05
 #: How far off float32 arithmetic may be, as a share of a number, or of the largest beside it.
 FLOAT32: Final = 4e-6
+#: How near, relative, a factor brings one scale to another that was used in its place.
+SAME_SCALE: Final = 1e-5
 #: How near, relative, a solved number is to a known quantity that it equals.
 SAME_NUMBER: Final = 2e-3
 
@@ -173,13 +175,20 @@ def _equals(context: Context, value: float) -> tuple[str, str]:
     if abs(value - (share := share_of_nonzeros(matrix))) <= SAME_NUMBER * share:
         own = f"the share of weights of {quote(weight, bare=True)} that are not 0: scales requantised by absmean"
         return "scales-requantised", own
-    for node in context.model.graph:
-        other = context.model.weights.matrix(node.weight) if node.op == "linear" and node.weight != weight else None
-        if isinstance(other, Ternary) and abs(value * float(matrix.scale) - float(other.scale)) <= 1e-5 * abs(
-            other.scale
-        ):
-            return "scale-of-another", f"the scale of {quote(node.weight, bare=True)} in the place of its own"
+    for other in scales_of_others(context.model, weight, value):
+        return "scale-of-another", f"the scale of {quote(other, bare=True)} in the place of its own"
     return "", ""
+
+
+def scales_of_others(model: Model, weight: str, factor: float) -> Iterator[str]:
+    """Yield the tensors of other projections whose scale is that of a projection, times a factor."""
+    matrix = model.weights.matrix(weight)
+    for node in model.graph:
+        other = model.weights.matrix(node.weight) if node.op == "linear" and node.weight != weight else None
+        if isinstance(matrix, Ternary) and isinstance(other, Ternary):
+            wanted = float(matrix.scale) * factor
+            if abs(float(other.scale) - wanted) <= SAME_SCALE * abs(wanted):
+                yield node.weight
 
 
 # --- projections -----------------------------------------------------------------------------------------------------
@@ -675,6 +684,48 @@ def weights_of_sum(c: Context) -> Iterator[Solved]:
     )
 
 
+#: Rows must differ by so much in their mean squares: where they are alike, a scale does what another epsilon does.
+DIFFERENT: Final = 1.05
+
+
+def epsilons_of_rows(squares: Doubles, got: Doubles, want: Doubles, own: float) -> Doubles:
+    """Return the epsilon of a norm that each row tells.
+
+    A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is
+    off by a factor of its own; one factor for all rows, whatever their m, is a scale.
+
+    :param squares: the mean squares of what enters
+    :param got: [..., n]
+    :param want: what it should be, with the epsilon `own`
+    :returns: in the shape of `squares`
+    """
+    factors = (got * want).sum(axis=-1) / (want * want).sum(axis=-1)
+    return np.asarray((squares + own) / factors**2 - squares)
+
+
+def fitted_epsilons(entering: Array, got: Array, want: Array, own: float) -> Iterator[float]:
+    """Yield the values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
+
+    :param entering: what enters the norm, [..., n]
+    :param got: what a candidate has, [..., n]
+    :param want: what it should have
+    :param own: the epsilon of the file
+    """
+    if entering.shape != got.shape or got.ndim < 2:
+        return
+    wide, seen, right = (each.astype(np.float64) for each in (entering, got, want))
+    squares = (wide * wide).mean(axis=-1)
+    with np.errstate(all="ignore"):
+        fitted = epsilons_of_rows(squares, seen, right, own).ravel()
+    squares = squares.ravel()
+    usable = np.isfinite(fitted) & (squares > 0)
+    if usable.sum() < 2 or squares[usable].max() < DIFFERENT * squares[usable].min():
+        return
+    row = int(np.argmin(np.where(usable, squares, np.inf)))  # where epsilon weighs most
+    if fitted[row] > 0:
+        yield from dict.fromkeys(float(f"{fitted[row]:.{digits}e}") for digits in (0, 1, 2))
+
+
 def epsilon(c: Context) -> Iterator[Solved]:
     """Yield the epsilon by which rows of a norm are off, each by a factor of its own."""
     x = c.inputs[0] if c.inputs else None
@@ -687,13 +738,13 @@ def epsilon(c: Context) -> Iterator[Solved]:
     power = (want * want).sum(axis=-1)
     factors = (got * want).sum(axis=-1) / power
     own = float(c.node.settings["eps"])
-    solved = ((squares + own) / factors**2 - squares).ravel()
+    solved = epsilons_of_rows(squares, got, want, own).ravel()
     slack = (
         2 * (squares + own) * (ROUNDED * c.resolution + FLOAT32 * np.abs(want).max(axis=-1)) / np.sqrt(power)
     ).ravel()
     if len(solved) < 2 or not np.isfinite(solved).all() or not c.agrees(factors[..., None] * want):
         return
-    if squares.max() < 1.05 * squares.min():
+    if squares.max() < DIFFERENT * squares.min():
         return
     found = _constant(solved, slack)
     if found is not None and found > 0 and abs(found - own) > 3 * float(slack.min()):
@@ -721,12 +772,3 @@ SOLVERS: Final[Mapping[str, tuple[Solver, ...]]] = {
     "add": (weights_of_sum,),
     "norm": (epsilon,),
 }
-
-#: Names of what is solved, which a part of a value shows as well.
-QUANTITIES: Final = frozenset(
-    {
-        "activation-scale", "codes-rounded", "columns-not-in-maximum", "scale-of-another-token", "sum-offset",
-        "soft-max-term", "soft-max-sink", "scores-factor", "positions", "rope-base", "residual-weight", "epsilon", "factor",
-        "scales-requantised", "scale-of-another",
-    }
-)  # fmt: skip
