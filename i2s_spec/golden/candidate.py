@@ -231,7 +231,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return np.array_equal(self.dump[one].value.reshape(-1), self.dump[other].value.reshape(-1), equal_nan=True)
 
     def _last_of(self, found: Mapping[str, str]) -> dict[str, str]:
-        """Return the matches, where a dump has one of several values of the same name: that one.
+        """Return, for names that stand for several values of which a dump has one, the value that it is.
 
         A file for each name is written over each time, so that it is the last, unless values or dimensions are another's.
         """

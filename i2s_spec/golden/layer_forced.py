@@ -13,7 +13,7 @@ import numpy as np
 
 from i2s_spec.errors import counted
 from i2s_spec.golden import op_replay
-from i2s_spec.golden.candidate import Candidate, Record, only_known, shifted
+from i2s_spec.golden.candidate import Candidate, Record, only_known
 from i2s_spec.golden.code_flips import Flips
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.metrics import measure
@@ -46,7 +46,11 @@ def run(
     diagnoser = Diagnoser(model) if diagnose else None
     graph = model.graph
     outside = [node.name for node in graph if node.layer is None]
-    _replayed(result, model, record, theirs, outside, diagnoser)
+    replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
+    for tap, replay, got, rows in op_replay.replayed(replayer, record, theirs, outside):
+        if replay is not None and tap.status == "wrong" and diagnoser is not None:
+            tap.diagnoses = tuple(diagnoser.of_replay(replayer, replay, got, rows))
+        result.taps.append(tap)
     for number in range(graph.layers):
         part = graph.layer(number)
         x = _entering(model, record, theirs, number)
@@ -72,29 +76,6 @@ def _entering(model: Model, record: Record, theirs: Candidate, number: int) -> N
         return theirs.get(name)
     made = Replayer(model, record.tokens, theirs).replay(name)
     return made.value if made is not None else None
-
-
-def _replayed(
-    result: Comparison,
-    model: Model,
-    record: Record,
-    theirs: Candidate,
-    names: Iterable[str],
-    diagnoser: Diagnoser | None,
-) -> None:
-    replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16)
-    for name in names:
-        got = theirs.get(name)
-        if got is None:
-            continue
-        tap = TapResult(name, "skipped", None, record.op(name))
-        replay = replayer.replay(name, got)
-        if replay is not None and replay.value.shape == got.shape:
-            got = shifted(got, replay.value) if name in theirs.shifted else got
-            op_replay.assess(tap, replay, got, theirs.rows.get(name))
-            if tap.status == "wrong" and diagnoser is not None:
-                tap.diagnoses = tuple(diagnoser.of_replay(replayer, replay, got, theirs.rows.get(name)))
-        result.taps.append(tap)
 
 
 def _layer(

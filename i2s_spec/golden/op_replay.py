@@ -6,7 +6,7 @@ inputs do not give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record, only_known, shifted
@@ -38,10 +38,37 @@ def run(
     """Replay every tap that the candidate has."""
     replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
     explainer = _Explainer(model, replayer, theirs.shifted) if diagnose else None
+
+    def names() -> Iterator[str]:
+        for done, name in enumerate(record.shapes, 1):
+            if progress is not None:
+                progress(done, len(record.shapes))
+            yield name
+
+    for tap, replay, got, rows in replayed(replayer, record, theirs, names()):
+        if replay is not None and explainer is not None:
+            explainer.explain(tap, replay, got, rows)
+        want = record.value(tap.name)
+        if want is not None and want.shape == got.shape and got.dtype.kind == "f":
+            known = theirs.rows.get(tap.name)
+            tap.drift = relative(only_known(got, known), only_known(want, known))
+        result.taps.append(tap)
+        if tap.status == "wrong" and result.first is None:
+            result.first = tap
+    if explainer is not None and result.first is not None:
+        explainer.tell_apart(result, theirs)
+
+
+def replayed(
+    replayer: Replayer, record: Record, theirs: Candidate, names: Iterable[str]
+) -> Iterator[tuple[TapResult, Replay | None, NDArray[Any], int | None]]:
+    """Yield those of some taps that the candidate has, held against their replays.
+
+    :returns: the tap; its replay, None where it cannot be replayed; its value; how many last rows of it are known, None
+        for all
+    """
     layer: int | None = None
-    for done, name in enumerate(record.shapes):
-        if progress is not None:
-            progress(done + 1, len(record.shapes))
+    for name in names:
         got = theirs.get(name)
         if got is None:
             continue
@@ -52,21 +79,12 @@ def run(
         replay = replayer.replay(name, got)
         if replay is None or replay.value.shape != got.shape:
             tap.notes = ("the candidate lacks what it is made of",)
-        else:
-            rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
-            got = shifted(got, replay.value) if name in theirs.shifted else got
-            assess(tap, replay, got, rows)
-            if explainer is not None:
-                explainer.explain(tap, replay, got, rows)
-        want = record.value(name)
-        if want is not None and want.shape == got.shape and got.dtype.kind == "f":
-            known = theirs.rows.get(name)
-            tap.drift = relative(only_known(got, known), only_known(want, known))
-        result.taps.append(tap)
-        if tap.status == "wrong" and result.first is None:
-            result.first = tap
-    if explainer is not None and result.first is not None:
-        explainer.tell_apart(result, theirs)
+            yield tap, None, got, None
+            continue
+        rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
+        got = shifted(got, replay.value) if name in theirs.shifted else got
+        assess(tap, replay, got, rows)
+        yield tap, replay, got, rows
 
 
 def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) -> None:
@@ -110,22 +128,11 @@ def first_cause(
     beginning of a layer then tell nothing, those of one operation do.
     """
     replayer = Replayer(diagnoser.model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
-    layer: int | None = None
-    for name in names:
-        if record.layer(name) != layer:
-            layer = record.layer(name)
-            replayer.forget()
-        got = theirs.get(name)
-        replay = None if got is None else replayer.replay(name, got)
-        if got is None or replay is None or replay.value.shape != got.shape:
-            continue
-        tap = TapResult(name, "skipped", layer, record.op(name))
-        rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
-        assess(tap, replay, got, rows)
-        if tap.status == "wrong" and replay.span != "model":
+    for tap, replay, got, rows in replayed(replayer, record, theirs, names):
+        if replay is not None and tap.status == "wrong" and replay.span != "model":
             found = diagnoser.of_replay(replayer, replay, got, rows)
             exact = tuple(each for each in found if each.fits == "exactly")
-            return (name, exact) if exact else None
+            return (tap.name, exact) if exact else None
     return None
 
 
