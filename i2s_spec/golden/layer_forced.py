@@ -116,7 +116,7 @@ def _layer(
 def _explained(
     diagnoser: Diagnoser, record: Record, number: int, name: str, got: NDArray[Any], want: NDArray[Any], part: Graph,
     theirs: Candidate, right: dict[str, bool],
-) -> list[Diagnosis]:  # fmt: skip
+) -> tuple[Diagnosis, ...]:  # fmt: skip
     """Return what explains the first wrong value of a layer.
 
     :param right: what is right before it, and whether a quantizer lies before each
@@ -140,7 +140,7 @@ def _explained(
         """Whether what is right stays right with a mistake in place."""
         return all(fits(model, each, value, right[each]) for each, value in values(model, right).items())
 
-    def explains(model: Model) -> int:
+    def explained(model: Model) -> int:
         """How many values of the layer are right with a mistake in place."""
         names = [each for each in part.by_name if theirs.get(each) is not None]
         try:
@@ -153,11 +153,7 @@ def _explained(
     found = diagnoser.of_run(
         lambda model: values(model, (name,)).get(name), got, want, 0.0, len(record.tokens), ops, agrees
     )
-    exact = [each.name for each in found if each.fits == "exactly"]
-    if len(exact) < 2:
-        return found
-    counted = {mistake.name: explains(model) for mistake, model in diagnoser.candidates(ops, exact)}
-    return [each for each in found if counted.get(each.name, 0) == max(counted.values()) or each.fits != "exactly"]
+    return diagnoser.tell_apart(found, explained)
 
 
 class _Precision(NamedTuple):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record, only_known, shifted
 from i2s_spec.golden.diagnosis.diagnose import MUCH, NEARLY, Diagnoser, by_running, nearest, weights_of
-from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.metrics import beyond, measure, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
@@ -213,20 +212,14 @@ class _Explainer:
     def tell_apart(self, result: Comparison, theirs: Candidate) -> None:
         """Keep, of several mistakes that explain the first wrong tap, those that explain most of its layer."""
         first = result.first
-        exact = [] if first is None else [each for each in first.diagnoses if each.fits == "exactly"]
-        if first is None or len(exact) < 2:
-            return
-        taps = [tap for tap in result.taps if tap.layer == first.layer and tap.status != "skipped"]
-        counted = {each.name: self._explains(each.name, taps, theirs) for each in exact}
-        most = max(counted.values())
-        first.diagnoses = tuple(each for each in first.diagnoses if counted.get(each.name, most) == most)
+        if first is not None:
+            taps = [tap for tap in result.taps if tap.layer == first.layer and tap.status != "skipped"]
+            first.diagnoses = self.diagnoser.tell_apart(
+                first.diagnoses, lambda model: self._explained(model, taps, theirs)
+            )
 
-    def _explains(self, name: str, taps: list[TapResult], theirs: Candidate) -> int:
-        """How many of some taps are within their limit with a mistake in place."""
-        mistake = next((each for each in MISTAKES if each.name == name), None)
-        model = self.diagnoser.changed(mistake) if mistake is not None else None
-        if model is None:
-            return 0
+    def _explained(self, model: Model, taps: list[TapResult], theirs: Candidate) -> int:
+        """How many of some taps are within their limit in a changed model."""
         other = Replayer(model, self.replayer.tokens, theirs, theirs.bfloat16)
         fits = 0
         for tap in taps:

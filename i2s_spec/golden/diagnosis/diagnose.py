@@ -90,6 +90,20 @@ class Diagnoser:
             if model is not None:
                 yield mistake.mistake, model
 
+    def tell_apart(self, found: Iterable[Diagnosis], explained: Callable[[Model], int]) -> tuple[Diagnosis, ...]:
+        """Keep, of several mistakes that explain a value exactly, those that explain most of its layer.
+
+        :param explained: how many values of the layer are right in a changed model
+        """
+        found = tuple(found)
+        exact = {each.name for each in found if each.fits == "exactly"}
+        if len(exact) < 2:
+            return found
+        models = {each.name: self.changed(each) for each in MISTAKES if each.name in exact}
+        counts = {name: explained(model) for name, model in models.items() if model is not None}
+        most = max(counts.values(), default=0)
+        return tuple(each for each in found if each.fits != "exactly" or counts.get(each.name, 0) == most)
+
     def of_replay(
         self, replayer: Replayer, replay: Replay, got: NDArray[Any], rows: int | None, only: Iterable[str] | None = None
     ) -> list[Diagnosis]:
