@@ -43,7 +43,6 @@ def test_record_says_what_to_type_next(folder: Path) -> None:
 
 
 def test_record_of_a_text(folder: Path) -> None:
-    pytest.importorskip("tokenizers")
     (folder / "text.txt").write_text("the weights")
     for number, words in enumerate((["--text", "the weights"], ["--text-file", "text.txt"])):
         done = run(folder, "golden", "record", "tiny.gguf", *words, "-o", f"text{number}", "-q")
