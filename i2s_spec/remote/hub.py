@@ -178,7 +178,7 @@ _COSTS: dict[tuple[str, ...], Usage] = {}
 
 
 def listing_cost(address: HubAddress) -> Usage:
-    """What the lists of a repository have cost since this was asked last; whoever asks counts it as its own cost."""
+    """Return what the lists of a repository have cost since the last call; the caller counts it as its own cost."""
     return _COSTS.pop(address[:2], Usage(0, 0))
 
 
