@@ -4,7 +4,7 @@ RangeSource          any source whose bytes come in ranges: near ranges are requ
 HttpSource           such a source over HTTP: the pinned file
 Transport            its requests: redirects, waiting, the budget of one file
 Deadline, pools      its connections: allowed networks only, and only until a deadline
-read_parts           an answer with several ranges
+read_parts           an answer with several ranges, as web servers such as Starlette 1.10 give it; buckets give one
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class RangeSource(ABC):
 
     @abstractmethod
     def neighbours_missing(self, names: Iterable[str]) -> int | None:
-        """How many files with these names are missing in the same folder; None if that is not known."""
+        """Return how many files with these names are missing in the same folder; None if that is not known."""
 
     def address_beside(self, name: str) -> str:
         """Return the address of another file in the same folder."""
@@ -133,7 +133,7 @@ class RangeSource(ABC):
     def close(self) -> None: ...
 
     def changed(self) -> str | None:
-        """None: every answer is compared with the first one."""
+        """Return None: every answer is compared with the first one."""
         return None
 
     def read(self, start: int, length: int) -> bytes:
@@ -178,7 +178,7 @@ class RangeSource(ABC):
             return not self._missing(max(0, start), min(stop, self.size))
 
     def far_ranges(self, ranges: Sequence[Range]) -> int | None:
-        """How many separate ranges a sample may request, besides the first and the last of these, which are fetched.
+        """Return how many separate ranges a sample may request, besides the first and the last of these, which are fetched.
 
         None if no limit is needed: a request can have many ranges, or all but one of these are cached.
 
@@ -281,7 +281,7 @@ class RangeSource(ABC):
 
 
 def merged(ranges: Iterable[Range], near: int = 0) -> list[Range]:
-    """Ranges in order, those that touch or have less than `near` bytes between them as one.
+    """Return ranges in order, those that touch or have less than `near` bytes between them as one.
 
     >>> merged([(10, 20), (0, 4), (22, 30)], near=4)
     [(0, 4), (10, 30)]
@@ -440,7 +440,7 @@ class HttpSource(RangeSource):
         return self.transport.read(answer.body, buffer)
 
     def _several(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges in one request; a server without support gives the first or none, and is not asked for that again."""
+        """Read many ranges in one request; a server without support gives the first or none, and is not asked again."""
         with self._asked(ranges) as answer:
             boundary = boundary_of(answer.headers.get("Content-Type", ""))
             if answer.status == 206 and boundary is not None:
@@ -952,7 +952,7 @@ class Deadline:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Provide connections that are opened or used in the block end at the deadline."""
+        """End at the deadline the connections that are opened or used in the block."""
         timer = threading.Timer(self.left(), self._end_all)
         timer.daemon = True
         before, _OPENING.deadline = _OPENING.deadline, self
@@ -1096,7 +1096,7 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
-    """Return connections by host; a limited number is kept open between requests.
+    """Return connections by host; a limited number stays open between requests.
 
     :param proxy: the address of a proxy, with user and password if it requires them
     :raises FormatError: S916 if the proxy cannot be used
@@ -1146,7 +1146,7 @@ def read_parts(
     :param read: fills a buffer from the answer, and returns how many bytes came
     :param ranges: the requested ranges
     :param size: the size of the whole file, which every part must state
-    :raises ValueError: if the answer is anything else; the text says what
+    :raises ValueError: if the answer is anything else, with a sentence about it
     """
     place = {span: number for number, span in enumerate(ranges)}
     found: list[bytes | None] = [None] * len(ranges)

@@ -165,18 +165,14 @@ class Cluster:
     lost_after: int | None = None
     asked = 0
 
-    def __init__(self, scheduler: str | None, workers: int, at_once: bool) -> None:
-        self.at_once = at_once
+    def __init__(self, scheduler: str | None, workers: int) -> None:
+        type(self).asked += 1
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
-
-    def client(self) -> Cluster:
-        type(self).asked += 1
-        return self
 
 
 def on_this_process(
@@ -198,7 +194,7 @@ def _one(coordinator: Any, key: str) -> Iterator[Record]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(module, "EarlyCluster", Cluster)
+    monkeypatch.setattr(module, "dask_client", Cluster)
     monkeypatch.setattr(module, "run_on_dask", on_this_process)
     monkeypatch.setattr(results, "BATCH_ROWS", 3)
     Cluster.lost_after, Cluster.asked = None, 0
