@@ -99,7 +99,7 @@ def lint_manifest(
             yield record
         if table is not None and rows is None:
             rows = stack.enter_context(ResultsTable(table))
-            for record in latest(results, sound=not log.damaged):
+            for record in latest(results):
                 rows.add(record)
     if rows is not None:
         named = quote(os.fspath(table or ""), 4096, bare=True)

@@ -44,9 +44,6 @@ LONGEST_LINE: Final = 1 << 26
 #: How every line begins.
 BEGINNING: Final = b'{"schema_version": '
 
-#: The beginning of a line up to the address.
-ADDRESS: Final = BEGINNING + b'%d, "url": ' % RECORD_VERSION
-
 #: Bytes that are read at a time to find the end of the last whole line.
 STEP: Final = 1 << 16
 
@@ -258,31 +255,16 @@ def _is_report(report: Any) -> bool:
     return not findings or all(type(each) is dict and type(each.get("code")) is str for each in findings)
 
 
-_DECODER: Final = json.JSONDecoder()
-
-
-def _url_of(line: bytes) -> str:
-    """Return the address of a line that is known to be a record; lines that were written here begin with it."""
-    if line.startswith(ADDRESS):
-        url, _ = _DECODER.raw_decode(line.decode("utf-8", "surrogatepass"), len(ADDRESS))
-    else:
-        url = json.loads(line)["url"]
-    return str(url)
-
-
-def latest(path: str | os.PathLike[str], sound: bool = False) -> Iterator[Record]:
+def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Yield the last record of each address in a file of results, in the order of the file; damaged lines are skipped.
 
-    :param sound: every line is known to be a record, as after a `ResultsLog` that found no damaged one
     :raises SettingError: if the file has no record
     :raises OSError: if it cannot be read
     """
     last: dict[bytes, int] = {}
     with open_regular(path) as stream:
         for number, line in enumerate(_lines(stream)):
-            if sound:
-                last[key_of(_url_of(line), None, "")] = number
-            elif (record := parsed(line)) is not None:
+            if (record := parsed(line)) is not None:
                 last[key_of(record["url"], None, "")] = number
         if not last:
             raise SettingError(
