@@ -31,8 +31,7 @@ from i2s_spec.linter.paths import Folders
 def engine_run(
     files: Iterable[str], options: Options, jobs: int, how: RunOptions, folders: Folders
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
-    """Yield the address and the report of each file as they are known, those of earlier runs first; with the last, write
-    a Parquet table."""
+    """Yield address and report of each file, those of earlier runs first, and write a Parquet table at the end."""
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest
     from i2s_spec.linter.cluster.run import IN_FLIGHT, Rate

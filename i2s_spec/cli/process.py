@@ -1,7 +1,7 @@
-"""The process of `i2s`: how it ends when it failed or was told to end, and how it shows that it is at work.
+"""The process of `i2s`: its end after an error or a signal, and its progress bar.
 
-`end` is the only place where exceptions become words and exit codes. `cleaned_up` lets a verb that is told to end clean
-up what it was writing, and `progress_bar` shows how far long work is.
+`end` is the only place where exceptions become messages and exit codes. `cleaned_up` lets a verb that a signal ends
+clean up what it was writing, and `progress_bar` shows how far long work is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from i2s_spec.errors import (
 
 
 def end(failure: BaseException) -> NoReturn:
-    """Say what went wrong, and exit.
+    """Print the message of an exception, and exit with its code.
 
     :raises SystemExit: with the exit code of the exception
     :raises BaseException: the same exception, if it is a bug of ours and I2S_DEBUG is set
@@ -79,7 +79,7 @@ def end(failure: BaseException) -> NoReturn:
 
 
 def _short(error: MemoryError) -> NoReturn:
-    """Say what was missing, and exit."""
+    """Print that memory or files ran short, and exit."""
     _say(
         f"{error if isinstance(error, TooManyFiles) else 'there is not enough memory'}; this says nothing about the input"
     )

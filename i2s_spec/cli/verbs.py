@@ -120,6 +120,8 @@ def by_click(args: list[str]) -> object:
     :raises KeyboardInterrupt: for what click calls an abort
     :raises SystemExit: after a wrong call, which was shown
     """
+    if "_I2S_COMPLETE" in os.environ:
+        import i2s_spec.cli.completion  # noqa: F401  # click answers a shell with its classes
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ReadOnWarning)
