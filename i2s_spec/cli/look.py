@@ -240,6 +240,12 @@ def dump_command(
 _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gguf", "tokenizers": "tokenizer"}
 
 
+#: What is said of an installation without compiled kernels.
+NOT_COMPILED = (
+    "none compiled (no C compiler, or no headers of Python, at installation); definitions in NumPy are used, slower"
+)
+
+
 def describe() -> dict[str, Any]:
     """Return versions, processor features and the code paths in use, as plain data."""
     from importlib.metadata import PackageNotFoundError, version  # imports `email` and `zipfile`
@@ -333,6 +339,7 @@ def info_command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
+    tables = facts["tables"]
     missing = {name: extra for name, extra in _LIBRARIES.items() if facts["libraries"][name] is None}
     features = [name for name, present in facts["processor"].items() if present]
     rows = [
@@ -341,10 +348,13 @@ def info_command(as_json: bool) -> None:
         ("Platform", facts["platform"]),
         ("Libraries", ", ".join(f"{name} {v}" for name, v in facts["libraries"].items() if v)),
         ("Not installed", ", ".join(f"{name} (extra [{extra}])" for name, extra in missing.items()) or "nothing"),
-        ("Processor", ", ".join(features) or "no instruction set that matters here"),
+        *([("Processor", ", ".join(features) or "no instruction set that matters here")] if facts["compiler"] else []),
         *([("Hidden", f"{', '.join(facts['hidden'])} ({isa.HIDE})")] if facts["hidden"] else []),
-        ("Built with", facts["compiler"]),
-        *((f"Kernels, {name}", _line(table)) for name, table in facts["tables"].items()),
+        *(
+            [("Built with", facts["compiler"]), *((f"Kernels, {name}", _line(each)) for name, each in tables.items())]
+            if facts["compiler"]
+            else [("Kernels", NOT_COMPILED)]
+        ),
     ]
     for name, words in rows:
         click.echo(f"{name + ':':<19}{words}")

@@ -12,6 +12,7 @@ import click
 
 from i2s_spec.cli.options import OUTPUT, shown, writing
 from i2s_spec.cli.process import progress_bar
+from i2s_spec.codec import _cpu
 from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw import terminal
@@ -236,6 +237,8 @@ def _run(folder: Path, retained: bool) -> None:
     click.echo(f"  i2s explain {codes[2]}        what a rule means, why it matters, what to do")
     click.echo("  i2s doctor FILE         a summary of your own file on one screen")
     click.echo("  i2s dump FILE           the bytes of a file and their meaning")
+    if not _cpu.compiler():
+        click.echo("  i2s info                says that no kernels are compiled here, so that large files take long")
     if retained:
         click.echo(f"\nThe files are in {shown(str(folder))}.")
     else:

@@ -15,7 +15,6 @@ from time import monotonic
 from types import FrameType
 from typing import Any, NoReturn
 
-from i2s_spec import explained
 from i2s_spec.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_BUG,
@@ -68,7 +67,7 @@ def end(failure: BaseException) -> NoReturn:
         _say(f"{name}{error.strerror or error}")
         sys.exit(EXIT_INPUT)
     except ImportError as error:
-        _say(str(explained(error)))
+        _say(str(error))
         sys.exit(EXIT_BUG)
     except Exception as error:  # anything else is a bug of ours, and must say so
         if os.environ.get("I2S_DEBUG"):
