@@ -10,16 +10,13 @@
     look          show, dump, info          identify      identify         doctor   doctor
     compare       diff, hash                repair        fix, sanitize    convert  convert, quantize
     arrays        decode, encode            new           new, demo        fuzz     fuzz
-    checkpoints   import, export, verify    run           run, and chat    text     perplexity, embed
-    golden        golden record, compare    conform       conform, vectors
+    checkpoints   import, export, verify    run           run, and chat    golden   golden record, compare
+    perplexity    perplexity, embed         conform       conform, vectors
     rules         rules, explain, schema, spec; rule_pages writes the pages of rules
     replay        a command line in this process, for pages, examples and tests
 
 Verbs are imported when they are used, and click with them: `i2s --version` starts without. Results go to stdout,
-everything else to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug,
-5 a server did not give the file; 71 where memory is short or too many files are open,
-75 where a run over many files ended early, 130 for Ctrl-C,
-141 where the reader of a pipe has gone.
+everything else to stderr. `verbs.EXIT_CODES` has the exit codes.
 """
 
 import io
@@ -62,7 +59,7 @@ def main(args: list[str] | None = None) -> "NoReturn":
 
 
 def _answer(args: list[str]) -> object:
-    """Do what the command line asks for; the exit code."""
+    """Do what the command line asks for, and return the exit code."""
     if args == ["--version"]:  # without click
         from i2s_spec._version import __version__
 

@@ -336,7 +336,7 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
     """Yield the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
     from i2s_spec.codec.kernels import in_order
 
-    form = trits.form
+    form = trits.encoding
     if form.type == "I2_S":
 
         def recoded(data: bytes) -> bytes:
