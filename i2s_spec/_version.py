@@ -1,6 +1,6 @@
 """This module holds the version of the package, and what reports say of the program that made them."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 #: Address of the site of the specification, with a slash at its end; empty as long as it has none. Reports refer to it.
 SITE = ""

@@ -21,16 +21,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from typing import ParamSpec, TypeVar
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
+from typing import Any, Final, NamedTuple
 
 #: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
 #: package. No input makes the last one: every fuzz harness asks for that.
@@ -395,30 +388,3 @@ class MissingName(KeyError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MissingName, (self._kind, self.args[0], list(islice(self._names, self.COMPARED)))
-
-
-# --- deprecation -----------------------------------------------------------------------------------------------------
-# Old spellings of keywords work for one release, with a notice.
-
-
-def renamed_keyword(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take a keyword by its old name as well.
-
-    :raises TypeError: on a call with both names
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def call(*args: P.args, **options: P.kwargs) -> R:
-            if old in options:
-                if new in options:
-                    raise TypeError(f"{function.__name__}() takes {new}= or its old name {old}=, not both")
-                from warnings import warn
-
-                warn(f"the keyword {old}= is called {new}= now", DeprecationWarning, stacklevel=2)
-                options[new] = options.pop(old)
-            return function(*args, **options)
-
-        return call
-
-    return decorate

@@ -40,7 +40,7 @@ from i2s_spec.checkpoints.source_weights import (
 )
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
-from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, Form, ProofError
+from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, ProofError, TernaryEncoding
 from i2s_spec.codec.float_passes import change_words, width_of
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
@@ -405,7 +405,7 @@ FLOAT_TYPES: Final = tuple(FLOAT_WORDS)
 def why_not(type: str, shape: tuple[int, ...]) -> str | None:
     """Why a type cannot hold a matrix of a shape; None if it can."""
     try:
-        Encoder(Form(type, shape), np.float32(1))
+        Encoder(TernaryEncoding(type, shape), np.float32(1))
     except ValueError as error:
         return str(error)
     return None
@@ -424,7 +424,7 @@ def _keeps_scales(type: str, matrix: TernaryMatrix) -> bool:
     scales, (rows, cols) = matrix.scales, matrix.shape
     if scales.size == 1:
         try:
-            Encoder(Form(type, (rows, cols)), matrix.scale)
+            Encoder(TernaryEncoding(type, (rows, cols)), matrix.scale)
         except ValueError:
             return False
         return True
@@ -444,8 +444,8 @@ def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: 
         if isinstance(matrix, TernaryMatrix) and matrix.scales.size > 1:
             yield from _grouped(name, matrix, type)
             return
-        encoder = Encoder(Form(type, matrix.shape), matrix.scale)
-        size, unit = encoder.form.elements, encoder.form.unit
+        encoder = Encoder(TernaryEncoding(type, matrix.shape), matrix.scale)
+        size, unit = encoder.encoding.elements, encoder.encoding.unit
         step = max(WINDOW // unit, 1) * unit
 
         def made(start: int) -> bytes:

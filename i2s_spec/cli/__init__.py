@@ -16,10 +16,7 @@
     replay        a command line in this process, for pages, examples and tests
 
 Verbs are imported when they are used, and click with them: `i2s --version` starts without. Results go to stdout,
-everything else to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug,
-5 a server did not give the file; 71 where memory is short or too many files are open,
-75 where a run over many files ended early, 130 for Ctrl-C,
-141 where the reader of a pipe has gone.
+everything else to stderr. `verbs.EXIT_CODES` has the exit codes.
 """
 
 import io

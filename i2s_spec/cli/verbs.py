@@ -19,41 +19,37 @@ from click.core import ParameterSource
 from i2s_spec._version import __version__
 from i2s_spec.errors import ReadOnWarning, quote
 
-#: Every verb and the module that holds `VERB_command`; `validate` is another name for `lint`.
-VERBS: Final = {
-    "lint": "lint",
-    "validate": "lint",
-    "show": "look",
-    "dump": "look",
-    "doctor": "doctor",
-    "identify": "identify",
-    "explain": "rules",
-    "rules": "rules",
-    "decode": "arrays",
-    "encode": "arrays",
-    "convert": "convert",
-    "quantize": "convert",
-    "import": "checkpoints",
-    "verify": "checkpoints",
-    "export": "checkpoints",
-    "fix": "repair",
-    "sanitize": "repair",
-    "census": "cluster",
-    "hash": "compare",
-    "diff": "compare",
-    "new": "new",
-    "demo": "new",
-    "run": "run",
-    "perplexity": "text",
-    "embed": "text",
-    "golden": "golden",
-    "fuzz": "fuzz",
-    "vectors": "conform",
-    "conform": "conform",
-    "schema": "rules",
-    "spec": "rules",
-    "info": "look",
-    "completion": "completion",
+#: The verbs by what they are for, as `i2s --help` lists them, and the module that holds `VERB_command`.
+GROUPS: Final = {
+    "Look at files": {
+        "doctor": "doctor", "lint": "lint", "identify": "identify", "show": "look", "dump": "look", "hash": "compare",
+        "diff": "compare", "census": "cluster",
+    },
+    "Change files": {"fix": "repair", "sanitize": "repair", "convert": "convert", "decode": "arrays", "encode": "arrays"},
+    "Make models": {
+        "new": "new", "import": "checkpoints", "verify": "checkpoints", "export": "checkpoints", "quantize": "convert",
+    },
+    "Run models": {"run": "run", "perplexity": "text", "embed": "text", "golden": "golden"},
+    "Test other programs": {"conform": "conform", "vectors": "conform", "fuzz": "fuzz"},
+    "Read the specification": {"explain": "rules", "rules": "rules", "schema": "rules", "spec": "rules"},
+    "The package": {"demo": "new", "info": "look", "completion": "completion"},
+}  # fmt: skip
+
+#: Every verb and its module; `validate` is another name for `lint`.
+VERBS: Final = {verb: module for group in GROUPS.values() for verb, module in group.items()} | {"validate": "lint"}
+
+#: What the exit codes of all verbs mean; over several files the worst counts: 4, 3, 1, 0.
+EXIT_CODES: Final = {
+    0: "nothing found that fails the run (`--fail-on`, usually errors)",
+    1: "findings, differences, or a check that failed",
+    2: "a wrong call",
+    3: "input that cannot be read, or is not GGUF",
+    4: "a bug in i2s-spec",
+    5: "a server did not give the file",
+    71: "not enough memory, or too many open files",
+    75: "a run over many files ended early: repeat the command, and it continues",
+    130: "interrupted with Ctrl-C",
+    141: "the reader of the output has gone",
 }
 
 #: What other tools call a verb.
@@ -69,6 +65,16 @@ class Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [verb for verb in VERBS if verb != "validate"]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs under the headings of `GROUPS`, and the exit codes."""
+        width = formatter.width - 16
+        for heading, verbs in GROUPS.items():
+            commands = [(verb, self.get_command(ctx, verb)) for verb in verbs]
+            with formatter.section(heading):
+                formatter.write_dl([(verb, each.get_short_help_str(width)) for verb, each in commands if each], 12)
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()], 12)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
@@ -129,13 +135,13 @@ def by_click(args: list[str]) -> object:
 
 
 def _remark(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """A warning as a line on stderr; those of other packages are for programmers."""
+    """Write a warning as a line on stderr; those of other packages are for programmers."""
     if issubclass(category, ReadOnWarning):
         click.echo(f"i2s: {message}", err=True)
 
 
 def _show(error: click.ClickException) -> None:
-    """What click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
+    """Show what click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
     from i2s_spec.draw.text import visible
 
     output = io.StringIO()

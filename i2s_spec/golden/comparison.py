@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from i2s_spec.errors import SettingError, quote, renamed_keyword
+from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden import free_running, layer_forced, op_replay
 from i2s_spec.golden.candidate import Candidate, Record
 from i2s_spec.golden.dumps import read_dump
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], object]
 
 
-@renamed_keyword("profile", "numerics")
 def compare(
     golden: str | os.PathLike[str],
     candidate: str | os.PathLike[str],

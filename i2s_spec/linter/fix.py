@@ -30,7 +30,7 @@ from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_inputs, refuse_
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, require_written, source_of
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.key_edits import EditedKey, KeyEdits, asked_actions, changes_of
 from i2s_spec.linter.options import defaults
@@ -309,7 +309,7 @@ def _file(source: Source) -> File:
     says.
     """
     file = File(source)
-    Subject(file)
+    LintContext(file)
     return file
 
 

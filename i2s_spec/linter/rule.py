@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, Span, render, table
 
-#: A function that examines a `linter.analysis.context.Subject` and yields findings.
+#: A function that examines a `linter.analysis.context.LintContext` and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
 #: A function that says whether rules apply to a subject; the first line of its docstring says the same to users.
 When = Callable[[Any], bool]

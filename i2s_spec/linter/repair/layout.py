@@ -16,7 +16,7 @@ from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.byte_order import swapped_tail
 from i2s_spec.gguf.source import chunks, require_written
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import size_mistake
 from i2s_spec.linter.repair.plan import Action, DataPlacement, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
@@ -463,7 +463,7 @@ def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
 
 
 @analysis
-def _stale(subject: Subject) -> list[Edit]:
+def _stale(subject: LintContext) -> list[Edit]:
     """Return the edits that zero the bytes after scales, for each I2_S tensor that has other bytes there."""
     file, edits = subject.file, []
     for tensor in file.tensors.rows if file.data_start is not None else ():

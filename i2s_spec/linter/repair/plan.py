@@ -21,7 +21,7 @@ from i2s_spec.convert.rewrite import Edit, EditedSource, zeros
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.repair.workspace import MOST_REPAIRED, NO_EXTRA_REPAIRS, ExtraRepairs, TooManyFindings, Workspace
 from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.linter.rules import REGISTRY
@@ -215,7 +215,7 @@ def taken_together(workspace: Workspace, actions: Iterable[Action]) -> EditedSou
     return EditedSource(workspace.source).edited(taken.settled(workspace))
 
 
-def offers(subject: Subject, findings: Sequence[Finding]) -> list[Fix]:
+def offers(subject: LintContext, findings: Sequence[Finding]) -> list[Fix]:
     """For each finding, whether `fix` repairs it in this file: as it is, with the option of its repair, or not.
 
     It is what `plan` proposes in its first pass. If that makes some repairs and declines others, the plan is made to its

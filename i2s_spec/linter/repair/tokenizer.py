@@ -14,7 +14,7 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.repair.plan import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
 from i2s_spec.linter.rule import Fix
-from i2s_spec.linter.rules.tokenizer import default_id
+from i2s_spec.schema.keys import DEFAULT_SPECIAL_TOKENS
 from i2s_spec.schema.types import ValueType
 
 
@@ -56,7 +56,7 @@ def ids_in_range(workspace: Workspace) -> Iterator[Outcome]:
         if not entry.name.endswith(b"_token_id"):  # the finding is about the default for a missing id
             yield Declined("T008", finding.span, "there is no id to remove: the vocabulary is too short")
             continue
-        if default_id(known.tokenizer, entry.name.decode()) >= (known.tokens or 0):
+        if DEFAULT_SPECIAL_TOKENS.get(known.tokenizer, {}).get(entry.name.decode(), -1) >= (known.tokens or 0):
             yield Declined("T008", finding.span, "the default for a missing id is beyond the vocabulary, too")
             continue
         does = f"key {quote(entry.name)} is removed: there is no such token"

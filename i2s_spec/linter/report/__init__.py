@@ -28,7 +28,7 @@ from i2s_spec.linter.rule import Severity
 class Format(ABC):
     """How reports are written; the pieces are printed one after another.
 
-    A format that needs more than the findings sets `details` to a function that is called with the `Subject` while the
+    A format that needs more than the findings sets `details` to a function that is called with the `LintContext` while the
     file is open. It may run in another process, so it must be a module-level function that returns plain data. The
     result is in `details` of the report.
 

@@ -49,7 +49,7 @@ from i2s_spec.linter.rule import Severity
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.layout_inference.evidence import LayoutEvidence
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
 
 
 # --- what is gathered from a file ------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ NAME: Final = 64
 _BLOCK: Final = re.compile(r"^blk\.(\d{1,4})\.", re.ASCII)
 
 
-def gather(subject: Subject) -> dict[str, Any]:
+def gather(subject: LintContext) -> dict[str, Any]:
     """What the page needs of one file.
 
     :returns: facts, totals, the first keys and tensors (with their contents), the regions of the map, and the verdicts
@@ -94,7 +94,7 @@ def gather(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _alignment(subject: Subject) -> dict[str, Any] | None:
+def _alignment(subject: LintContext) -> dict[str, Any] | None:
     """Return the channels of the file's weights under each layout, as plain data."""
     from i2s_spec.linter.analysis.layout import weight_layout
 
@@ -127,7 +127,7 @@ def _first(survey: Survey) -> Iterator[Any]:
     return (survey.others[place] for place in range(min(len(survey.others), RECORDS)))
 
 
-def _facts(about: dict[str, Any], subject: Subject) -> Iterator[tuple[str, str]]:
+def _facts(about: dict[str, Any], subject: LintContext) -> Iterator[tuple[str, str]]:
     header, size = about["header"], about["size"]
     yield "size", exact_size_words(size)
     if header["version"] is None:

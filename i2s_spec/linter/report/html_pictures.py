@@ -18,18 +18,16 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.draw.chart import (
     Layer,
-    LayerValue,
     Line,
-    Point,
+    PlacedValue,
     Segment,
     Share,
     bars,
     columns,
     decades,
-    layer_lines,
     layer_plot,
-    points,
     rank_plot,
+    series,
     strip,
     wrapped,
 )
@@ -341,24 +339,27 @@ def _scales(scaled: Sequence[dict[str, Any]]) -> str:
     if layered:
         lines = [Line(style.get(kind, f"g{GROUPS - 1}"), values) for kind, values in _by_kind(layered).items()]
         more = f"The scales of {counted(len(layered), 'I2_S tensor')} by layer, a line for each kind, on a logarithmic axis."
-        drawn += layer_lines(lines, "Scales by layer", more, "scale")
+        drawn += series(lines, "Scales by layer", more, "scale", "layer")
     if loose:
         marks = [
-            Point(_value(row), style.get(row["group"], f"g{GROUPS - 1}"), _scale_words(row), row["row"])
-            for row in loose
+            Line(
+                style.get(row["group"], f"g{GROUPS - 1}"),
+                [PlacedValue(place, _value(row), _scale_words(row), row["row"])],
+            )
+            for place, row in enumerate(loose)
         ]
         more = f"The scales of {counted(len(loose), 'I2_S tensor')} in the order of the table, on a logarithmic axis."
-        drawn += points(marks, "Scales", more)
+        drawn += series(marks, "Scales", more, height=190)
     return (
         f'<figure><figcaption>Scales of the I2_S tensors<ul class="legend">{legend}</ul></figcaption>{drawn}</figure>\n'
     )
 
 
-def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[LayerValue]]:
+def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[PlacedValue]]:
     """Return the scales of each kind of tensor, by ascending layer."""
-    found: dict[str, list[LayerValue]] = {}
+    found: dict[str, list[PlacedValue]] = {}
     for row in sorted(rows, key=_by_layer):
-        found.setdefault(row["group"], []).append(LayerValue(row["layer"], _value(row), _scale_words(row), row["row"]))
+        found.setdefault(row["group"], []).append(PlacedValue(row["layer"], _value(row), _scale_words(row), row["row"]))
     return found
 
 
@@ -556,8 +557,7 @@ def layer_plots(rows: Sequence[dict[str, Any]]) -> str:
         if row["layer"] is not None and row.get("counts") and any(row["counts"]):
             kinds.setdefault(row["group"], {}).setdefault(row["layer"], row)
     chosen = {kind: found for kind, found in list(kinds.items())[:MOST_KINDS] if len(found) > 1}
-    values = [row["value"] for found in chosen.values() for row in found.values() if (row["value"] or 0) > 0]
-    low, high = decades(min(values, default=1.0), max(values, default=1.0))
+    low, high = decades(row["value"] for found in chosen.values() for row in found.values())
     made = "".join(_kind(kind, found, low, high) for kind, found in chosen.items())
     return f'<div class="facet-row wide">\n{made}</div>\n' if made else ""
 

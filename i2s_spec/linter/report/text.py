@@ -22,7 +22,7 @@ from i2s_spec.draw.text import digits_for, rows, size_words, visible
 from i2s_spec.errors import counted
 from i2s_spec.gguf.split_set import part_name
 from i2s_spec.linter.analysis.conditions import runtimes_requested
-from i2s_spec.linter.analysis.context import Subject, split_set
+from i2s_spec.linter.analysis.context import LintContext, split_set
 from i2s_spec.linter.analysis.coverage import CONTENTS, unchecked
 from i2s_spec.linter.analysis.layout import query_order, weight_layout
 from i2s_spec.linter.report import Format
@@ -208,7 +208,7 @@ def markdown_table(report: FileReport, escaped: Callable[[str], str]) -> Iterato
 NAMED: Final = 3
 
 
-def examined(subject: Subject) -> dict[str, Any] | None:
+def examined(subject: LintContext) -> dict[str, Any] | None:
     """What was examined, as plain data; nothing more is read for it.
 
     :returns: `architecture`, `kind` (what the file is; None if its header cannot be read to its end), `version`,
@@ -239,9 +239,9 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "size": file.size,
         "tensors": types.total(),
         "types": dict(types.most_common()),
-        "rules": subject.asked,
+        "rules": subject.rules_checked,
         "reading": subject.reading.mode,
-        "ignored": subject.ignored,
+        "ignored": subject.rules_skipped,
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
         "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
         "row_order": _row_order(subject),
@@ -250,7 +250,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     }
 
 
-def _read(subject: Subject, header: int, survey: Survey | None) -> int:
+def _read(subject: LintContext, header: int, survey: Survey | None) -> int:
     """How many bytes were read: all of them if every tensor was read, because rules also read the bytes between tensors."""
     if survey is None:
         return header
@@ -258,26 +258,26 @@ def _read(subject: Subject, header: int, survey: Survey | None) -> int:
     return subject.file.size if every and survey.mode == "full" else min(subject.file.size, header + survey.read)
 
 
-def _type(subject: Subject, number: int) -> str:
+def _type(subject: LintContext, number: int) -> str:
     known = subject.file.tensors.common_type(number)
     return known.name if known is not None else RETIRED.get(number, f"type {number}")
 
 
-def _layout(subject: Subject) -> str | None:
+def _layout(subject: LintContext) -> str | None:
     """Whether the weights decided their layout, if a rule examined it."""
     found = _if_made(subject, weight_layout)
     return None if found is None else "undecided" if found.usual is None else "decided"
 
 
-def _row_order(subject: Subject) -> str | None:
+def _row_order(subject: LintContext) -> str | None:
     """Whether floats decided which rows are rotated together, if a rule examined it."""
     found = _if_made(subject, query_order) if _if_made(subject, weight_layout) is None else None
     return None if found is None else "undecided" if found.order is None else "decided"
 
 
-def _if_made(subject: Subject, make: Callable[[Subject], T]) -> T | None:
+def _if_made(subject: LintContext, make: Callable[[LintContext], T]) -> T | None:
     """Return the result of an analysis that a rule has asked for; nothing is computed for it."""
-    return subject.results.get(make.__wrapped__)  # type: ignore[attr-defined]
+    return subject.analyses.get(make.__wrapped__)  # type: ignore[attr-defined]
 
 
 def what(about: Mapping[str, Any]) -> str:

@@ -148,7 +148,7 @@ _HEAD: Final = ("program", "version", "run", "suite")
 
 
 def _files(found: list[Run]) -> str:
-    """What becomes of whole files, the best reader first."""
+    """Describe what becomes of whole files, the best reader first."""
 
     def rank(run: Run) -> tuple[float, int, int]:
         right, asked = run.files.get("container") or run.files.get("verdict") or (0, 0)

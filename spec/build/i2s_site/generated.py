@@ -15,6 +15,7 @@ from typing import Final
 from i2s_site import (
     annexes,
     architectures,
+    commands,
     damage,
     decoders,
     exports,
@@ -45,6 +46,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "layouts.md": layouts.page,
     "annexes/registry.md": annexes.registry_page,
     "install.md": install.page,
+    "commands.md": commands.page,
     "annexes/shaders.md": exports.shaders_page,
     "annexes/kernels.md": exports.kernels_page,
     "tutorials/notebook.md": notebook.page,
