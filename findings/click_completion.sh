@@ -1,8 +1,8 @@
 #!/bin/sh
 # Two surprises about click's shell completion, for whoever completes lists ("G1,I105") or --option=value:
 #
-#   - in fish, a value ends at its first comma, and so does its help: the script splits "type,value" at every comma. In bash
-#     and zsh the same value comes whole
+#   - in fish, a value ends at its first comma: the script splits "type,value" at every comma. In zsh the same value comes
+#     whole
 #   - of --option=value, click takes "value" for the word that is typed, and answers values without "--option=". In fish the
 #     word is all of it, so fish offers nothing
 #
