@@ -158,7 +158,7 @@ class FastOperations(Operations):
         if id(graph) not in self._programs:
             try:
                 plan = fast_compile.translate(graph, weights, tables) if is_original(self.profile) else None
-            except NotTranslated:
+            except (NotTranslated, NotImplementedError):
                 plan = None
             self._programs[id(graph)] = graph, plan
         return self._programs[id(graph)][1]

@@ -67,14 +67,6 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
     assert (f"llama-perplexity puts token {first} in place of the first one" in done.stderr) == (first != 1)
 
 
-def test_the_old_option_profile_works_with_a_notice(folder: Path) -> None:
-    done = run(folder, "golden", "record", "tiny.gguf", "--tokens", "1", "-o", "old-spelling", "--profile", "hf-f32")
-    assert done.returncode == 0, done.stderr
-    assert "--profile is called --numerics here" in done.stderr
-    assert json.loads((folder / "old-spelling" / "golden.json").read_text())["profile"] == "hf-f32"
-    assert "--profile" not in run(folder, "golden", "record", "--help").stdout
-
-
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
