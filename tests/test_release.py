@@ -1,4 +1,4 @@
-"""A release is refused where its version is of development, where files disagree about it, and where something is not committed."""
+"""A release is refused where its version is of development, files disagree about it, or something is not committed."""
 
 from __future__ import annotations
 
