@@ -52,11 +52,13 @@ i2s identify model.gguf
 i2s doctor model.gguf
 i2s hash model.gguf
 i2s decode model.gguf blk.0.attn_q.weight trits.npy
-i2s convert model.gguf other.gguf --type TQ2_0
+i2s encode trits.npy payload.bin --scale 1
+i2s convert model.gguf other.gguf --to Q2_0
 i2s diff model.gguf other.gguf
 i2s fix model.gguf --dry-run
 i2s golden record model.gguf --tokens 3,51,130 -o golden
-i2s golden check golden model.gguf
+i2s golden record model.gguf --tokens 3,51,130 -o again
+i2s golden compare golden again --model model.gguf
 i2s new trained.gguf --trained
 i2s run trained.gguf --prompt 'One day' -n 8
 i2s run trained.gguf --prompt 'One day' -n 4 --numerics bitnet-golden-1

@@ -197,7 +197,8 @@ def float_ranks(values: Any, found: Any) -> int:
 
 
 def _score(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    return float(first @ second) / (sqrt(float(first @ first) * float(second @ second)) / sqrt(first.size - 1))
+    size = sqrt(_product(first, first) * _product(second, second))
+    return _product(first, second) / (size / sqrt(first.size - 1))
 
 
 def count_score(one: Any, other: Any, values: int) -> float | None:
@@ -302,9 +303,14 @@ def add_products(one: Any, other: Any, found: Any) -> None:
 
 def _gram_score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     """Return the score of two matrices of correlations; NaN if one is constant."""
-    first, second = one.reshape(-1).astype("f8"), other.reshape(-1).astype("f8")
-    size, n = float(first @ first) * float(second @ second), len(one)
-    return float(first @ second) / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else nan
+    first, second, n = one.astype("f8"), other.astype("f8"), len(one)
+    size = _product(first, first) * _product(second, second)
+    return _product(first, second) / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else nan
+
+
+def _product(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the sum of products; threads, as `@` starts them, would take longer on a busy machine."""
+    return float((one * other).sum())
 
 
 def gram_scores(
