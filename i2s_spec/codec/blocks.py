@@ -84,7 +84,7 @@ class Blocks:
         return self.layout.group_elements(self.cols)
 
     def rows_of(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """What is in front of each row, or its scale [rows, bytes], and its blocks [rows, blocks, bytes]; views."""
+        """Split rows into what is in front of each, or its scale [rows, bytes], and blocks [rows, blocks, bytes]; views."""
         if self.layout.scale.apart:
             codes = self.count * self.layout.nbytes
             scales = data[codes : codes + self.groups * self.layout.scale.nbytes]
@@ -296,7 +296,7 @@ def scan(data: Any, shape: Sequence[int], type: str) -> Scan:
 
 
 def unused_code_answer(layout: BlockLayout, unused_code: UnusedCode | None) -> UnusedCode:
-    """What code 3 becomes, where nobody says so too.
+    """Return what code 3 becomes: what a caller asks for, or what the type says.
 
     :raises ValueError: for an answer that there is not
     """
@@ -387,7 +387,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     :param data: its bytes, anything with the buffer protocol
     :param type: the name of a type of `schema.blocks`
     :param cols: elements of a row
-    :param pos: where in the payload the stretch begins; of groups that are cut only the codes are looked at
+    :param pos: where in the payload the stretch begins; of groups that are cut only the codes are examined
     :param byte_order: of the file
     """
     layout, raw = block_layout(type), np.frombuffer(data, dtype=np.uint8)
@@ -407,7 +407,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
 
 
 def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_order: ByteOrder = "little") -> Groups:
-    """What is in a tensor of I2_SR: its codes were looked at, its scales are given, and which of them matter is not asked.
+    """Observe a tensor of I2_SR by its scales; its codes were examined before, and all scales count.
 
     :param odd: how many codes are 3, and in which byte of the payload the first is
     :param scales: the bytes of the scales of all rows, in parts
@@ -434,7 +434,7 @@ def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_o
 def observe_scales(
     odd: int, first_odd: int, scales: NDArray[np.uint8], some: NDArray[np.bool_], first: int, byte_order: ByteOrder
 ) -> Groups:
-    """What is seen in scales.
+    """Summarize scales.
 
     :param scales: their bytes, [groups, bytes of one]
     :param some: whether a group has a code that is not that of 0
@@ -490,6 +490,6 @@ def _codes_of_byte(value: int, where: list[int], layout: BlockLayout) -> list[in
 
 
 def _written(value: int, where: list[int]) -> int:
-    """What a packer writes for the digits that a byte stands for; those that are not in use are 0."""
+    """Return the byte that a packer writes for the digits that a value stands for; digits that are not in use are 0."""
     number: int = sum((value * 3**place % 256 * 3 >> 8) * 3 ** (DIGITS_PER_BYTE - 1 - place) for place in where)
     return -(-number * 256 // 243)

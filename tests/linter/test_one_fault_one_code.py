@@ -13,7 +13,7 @@ from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.strings import text_decoded
-from i2s_spec.linter.analysis.context import Subject, uncounted
+from i2s_spec.linter.analysis.context import LintContext, uncounted
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.fix import fix
 from i2s_spec.linter.options import found
@@ -169,7 +169,7 @@ def test_only_loaders_that_count_tensors_refuse_one_more() -> None:
     model = Model("bitnet")
     head = model.tensor("token_embd.weight")
     model.like("output.weight", head.ne, "F16")
-    found_ = {each.runtime: each for each in verdicts(Subject(File(BufferSource(model.built()))))}
+    found_ = {each.runtime: each for each in verdicts(LintContext(File(BufferSource(model.built()))))}
     assert found_["bitnet.cpp-2025"].loads == "no"
     assert found_["0xBitNet"].loads == "not tried"
 
