@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from math import nan, sqrt
+from math import isnan, nan, sqrt
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -262,10 +262,8 @@ def gram(
     if n < 1 or stride < n or raw.size < stride or raw.size % stride:
         raise ValueError("the bytes are not whole rows")
     codes = raw.reshape(-1, stride)[:, :n, None] >> np.arange(0, 8, 2, dtype=np.uint8) & np.uint8(3)
-    if mixed:  # four rows for each place, the last one first
-        codes = codes[:, :, ::-1].transpose(0, 2, 1).reshape(-1, n)
-    else:
-        codes = codes.reshape(len(codes), -1)
+    # Four rows for each place, the last one first; or four places.
+    codes = codes[:, :, ::-1].transpose(0, 2, 1).reshape(-1, n) if mixed else codes.reshape(len(codes), -1)
     trits = np.asarray(table).astype(np.float64)[codes]
     vectors = trits.T if down else trits
     vectors = vectors - vectors.mean(axis=1, keepdims=True)
@@ -390,7 +388,7 @@ def squares(found: Any, grams: Any, in_rows: Any, squared: Any) -> None:
         rows = []
         for side in range(2):
             scores = found[(2 * i + side) * many : (2 * i + side + 1) * many].tolist()
-            rows.append([0.0 if score != score or (gram and score < 0) else score * score for score in scores])
+            rows.append([0.0 if isnan(score) or (gram and score < 0) else score * score for score in scores])
         rows.append([a if stay else b for stay, a, b in zip(in_rows, *rows, strict=True)])
         for side, row in enumerate(rows):
             for k, square in enumerate(row):
