@@ -230,7 +230,7 @@ def _floats(tensor: Tensor, name: str, offset: float, choices: _Choices) -> NewT
 
 
 def _back(words: bytes, type: str) -> NDArray[np.float32]:
-    """Words of F16 or BF16 as float32."""
+    """Return words of F16 or BF16 as float32."""
     stored = np.frombuffer(words, "<u2")
     return from_bfloat16(stored) if type == "BF16" else stored.view("<f2").astype(np.float32)
 
@@ -321,7 +321,7 @@ def _weights(tensor: Tensor, heads: int | None, choices: _Choices) -> Iterator[b
 
 
 def for_absmean(trits: NDArray[np.int8], scale: float, type: str) -> NDArray[np.float32]:
-    """Weights whose mean magnitude is the scale, and which that rule rounds to the trits.
+    """Return weights whose mean magnitude is the scale, and which that rule rounds to the trits.
 
     :param trits: int8 [rows, cols]
     :param type: F32, F16 or BF16: the type in which the weights are exact
@@ -375,7 +375,7 @@ def _check_for_absmean(tensor: Tensor) -> None:
 
 
 def _scale_notes(choices: _Choices, linear: Mapping[str, Any]) -> Iterator[str]:
-    """What was rounded, and who computes with other scales than the file."""
+    """Yield what was rounded, and which programs compute with other scales than the file."""
     if choices.rounded:
         yield f"rounded: {', '.join(choices.rounded)}"
     if choices.inexact:
@@ -408,7 +408,7 @@ def _scale_notes(choices: _Choices, linear: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _other_programs(exported: ExportClass, form: str) -> Iterator[str]:
-    """What Ollama and Jlama, which also take folders, do with this one, by runs of Ollama 0.33.0-rc2 and Jlama 0.8.4."""
+    """Yield what Ollama and Jlama, which also take folders, do with this one (Ollama 0.33.0-rc2, Jlama 0.8.4)."""
     if exported.name.lower().startswith("bitnetfor"):
         yield f"Ollama and Jlama do not know the class {exported.name}, in whatever form"
     elif form == "packed":
@@ -516,7 +516,7 @@ def sizes_of_file(file: File) -> Hyperparameters:
 
 
 def _linear(choices: _Choices, exported: ExportClass) -> dict[str, Any]:
-    """What config.json says of the linear layers: class and mode, or 1bitLLM's keys; nothing of plain floats."""
+    """Return the keys of config.json about linear layers: class and mode, or 1bitLLM's; none for plain floats."""
     if exported is _ONE_BIT_LLM:
         return {"weight_bits": 1, "input_bits": 8}
     if choices.form != "packed" and not choices.for_absmean:
@@ -532,7 +532,7 @@ def _linear(choices: _Choices, exported: ExportClass) -> dict[str, Any]:
 
 
 def config_json(file: File, exported: ExportClass, tied: bool, linear: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """config.json.
+    """Return config.json.
 
     :param tied: whether the head is the embedding
     :param linear: the keys about linear layers
@@ -581,7 +581,7 @@ def config_json(file: File, exported: ExportClass, tied: bool, linear: Mapping[s
 
 
 def generation_json(file: File) -> dict[str, Any]:
-    """generation_config.json: the tokens that begin and end a text."""
+    """Return generation_config.json: the tokens that begin and end a text."""
     return {"do_sample": False, **_ids(file, "generation")}
 
 

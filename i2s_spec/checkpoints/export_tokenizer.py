@@ -77,7 +77,7 @@ def tokenizer_files(file: File) -> dict[str, Any]:
 
 
 def _settings(file: File, vocabulary: Vocabulary, tokens: Sequence[str]) -> dict[str, Any]:
-    """tokenizer_config.json."""
+    """Return tokenizer_config.json."""
     found: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     for key, word in _WORDS.items():
         number = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
@@ -122,7 +122,7 @@ def _model(
 
 
 def _piece_merges(tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]) -> dict[str, Any]:
-    """Pieces as merges: every way to join two pieces to one, the result with the highest score first."""
+    """Return the merges of pieces: every way to join two pieces to one, the result with the highest score first."""
     ids = {token: i for i, token in enumerate(tokens)}
     normal = [i for i, kind in enumerate(types[: len(tokens)]) if kind in (NORMAL, USER_DEFINED) and len(tokens[i]) > 1]
     merges = []

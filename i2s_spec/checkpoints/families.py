@@ -347,7 +347,7 @@ def family_of(folder: Described) -> Family | None:
 
 
 def prefix_of(names: Collection[str]) -> str:
-    """What the names of the tensors of a language model begin with; nothing if only the body was saved."""
+    """Return the beginning of the names of a language model's tensors; empty if only the body was saved."""
     return next((each for each in ("model.language_model.", "model.") if any(n.startswith(each) for n in names)), "")
 
 
@@ -368,7 +368,7 @@ def _holds(folder: Described, condition: Condition, prefix: str) -> bool:
 
 
 def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, Convention]:
-    """`quantization_mode`, and whether `weight_scale` multiplies or divides.
+    """Return `quantization_mode`, and whether `weight_scale` multiplies or divides.
 
     :param weight_scale: the choice made by hand
     :raises FormatError: H104 for a quantization that is not BitNet's, and if nothing says what `weight_scale` does
@@ -396,7 +396,7 @@ def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, C
 
 
 def foreign_form(folder: Described) -> str:
-    """In what form another program quantized the weights, in words; empty for BitNet's and for none."""
+    """Name the form in which another program quantized the weights, in words; empty for BitNet's and for none."""
     for name, stored in folder.tensors.items():
         module = name.removesuffix(".scales")
         weight = folder.tensors.get(f"{module}.weight")
@@ -553,7 +553,7 @@ def _net(config: Mapping[str, Any], layers: int) -> DeltaNet:
 
 
 def _rope(config: Mapping[str, Any], head_dim: int) -> Rope:
-    """`rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of older ones."""
+    """Return `rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of older ones."""
     about = config.get("rope_parameters")
     about = config.get("rope_scaling") if about is None else about
     about = {} if about is None else about
@@ -589,8 +589,8 @@ def _rope(config: Mapping[str, Any], head_dim: int) -> Rope:
 
 
 def _sections(about: Mapping[str, Any], pairs: int) -> tuple[int, ...]:
-    """How many pairs turn with each of three positions. llama.cpp gives the pairs to them in turn, and what none of them
-    has to a fourth one, which is 0 in text."""
+    """Return how many pairs turn with each of three positions. llama.cpp gives the pairs to them in turn, and what none
+    of them has to a fourth one, which is 0 in text."""
     found = about.get("mrope_section", [11, 11, 10])  # transformers' default
     if (
         not isinstance(found, list)

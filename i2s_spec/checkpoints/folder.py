@@ -37,7 +37,7 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatError:
-    """H104: the checkpoint cannot be used.
+    """Return H104: the checkpoint cannot be used.
 
     :param reason: a sentence in which text from the checkpoint is quoted
     """
@@ -382,7 +382,7 @@ class CheckpointFolder:
         return shards
 
     def without_config(self) -> str:
-        """What a folder without config.json is, in words."""
+        """Describe a folder without config.json."""
         if _ADAPTER not in self.names:
             return "the folder has no config.json"
         try:
@@ -396,7 +396,7 @@ class CheckpointFolder:
         )
 
     def without_weights(self) -> str:
-        """What a folder without weights is, in words."""
+        """Describe a folder without weights."""
         if any(name.startswith("adapter_") and name.endswith(".safetensors") for name in self.names):
             return "the folder has the weights of a PEFT adapter (LoRA), and none of its base model; merge them first"
         pickles = [name for name in self.names if name.endswith(PICKLES)]

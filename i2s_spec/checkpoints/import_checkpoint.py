@@ -178,7 +178,7 @@ def _fits(folder: CheckpointFolder, recognized: Recognized) -> bool:
 
 
 def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:
-    """What `quantization_mode: online` means for weights that were converted by these rules."""
+    """Explain what `quantization_mode: online` means for weights that were converted by these rules."""
     if recognized.mode != "online":
         return []
     start = "config.json says quantization_mode online"
@@ -288,7 +288,7 @@ def model_values(
 
 
 def file_type(tensors: list[PlannedTensor]) -> int:
-    """`general.file_type`: the type of most matrices."""
+    """Return `general.file_type`: the type of most matrices."""
     types = Counter(tensor.type.removesuffix("_G128") for tensor in tensors if len(tensor.shape) > 1)
     ((commonest, _),) = types.most_common(1)
     number = file_type_of(commonest)

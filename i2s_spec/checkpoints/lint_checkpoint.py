@@ -235,7 +235,7 @@ def _not_examined(facts: CheckpointFacts) -> Iterator[str]:
 
 
 def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFacts) -> Sample:
-    """What was not examined: rules on weights that did not run, and those that saw a part of them."""
+    """Return what was not examined: rules on weights that did not run, and those that read a part of them."""
     part = _OF_EVERY_BYTE if facts.reading == "sample" else _OF_EVERY_BYTE[:1]
     if facts.reading == "sample" and all(stored.nbytes <= PIECE for stored in facts.tensors.values()):
         part = ()
@@ -326,7 +326,7 @@ class FolderFiles(CheckpointFolder):
         return opened
 
     def changed(self) -> Iterator[tuple[str, FormatError]]:
-        """Shards that changed since they were opened, each with its error (12.4-2)."""
+        """Yield shards that changed since they were opened, each with its error (12.4-2)."""
         for name in self._sound:
             try:
                 require_unchanged(self._shards[name])
@@ -556,7 +556,7 @@ class _Unknown(Exception):
 
 
 def _family(read: _Read) -> FamilyFacts | None:
-    """What a checkpoint of the family must have.
+    """Return what a checkpoint of the family must have.
 
     :raises FormatError: H104 for sizes that no model can have
     :raises _Unknown: where there is no such family
@@ -572,8 +572,8 @@ def _family(read: _Read) -> FamilyFacts | None:
 
 
 def _not_ternary(read: _Read, family: Family, prefix: str) -> str | None:
-    """Why the weights are not ternary, as the end of a sentence; None if a matrix of the first layer is packed or looks
-    ternary."""
+    """Explain why the weights are not ternary, as the end of a sentence; None if a matrix of the first layer is packed
+    or looks ternary."""
     why = ""
     for module, name in family.layer.items():
         stored = read.tensors.get(f"{prefix}layers.0.{module}.weight")

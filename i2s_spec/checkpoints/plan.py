@@ -101,7 +101,7 @@ class Choices(NamedTuple):
 def planned(
     folder: CheckpointFolder, recognized: Recognized, sizes: ModelSizes, choices: Choices
 ) -> tuple[list[PlannedTensor], bool]:
-    """All tensors of the file, in the order of layers, and whether the head is the embedding.
+    """Return all tensors of the file, in the order of layers, and whether the head is the embedding.
 
     :raises ValueError: for types that do not exist
     :raises FormatError: H104 for tensors that are missing or unknown, have a wrong shape, or fit no type
@@ -323,7 +323,7 @@ class _Plan:
         return gains + np.float32(self.family.norm_offset) if self.family.norm_offset else gains
 
     def changed(self, each: LayerTensor, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Floats as in the file: norms are factors, decays are -exp(A_log), rounded once, and value heads are reordered."""
+        """Return the floats of the file: norms as factors, decays as -exp(A_log), rounded once, value heads reordered."""
         if each.word.endswith("_norm") and each.word != "ssm_norm":
             return self.added(values)
         if each.word == "ssm_a":
@@ -407,7 +407,7 @@ FLOAT_TYPES: Final = tuple(FLOAT_WORDS)
 
 
 def why_not(type: str, shape: tuple[int, ...]) -> str | None:
-    """Why a type cannot hold a matrix of a shape; None if it can."""
+    """Explain why a type cannot hold a matrix of a shape; None if it can."""
     try:
         Encoder(TernaryEncoding(type, shape), np.float32(1))
     except ValueError as error:
@@ -485,7 +485,7 @@ def _grouped(name: str, matrix: TernaryMatrix, type: str) -> Iterator[bytes]:
 
 
 def float_words(name: str, values: NDArray[np.float32], type: str, exact: bool = False) -> bytes:
-    """Floats as little-endian words of a type, rounded to nearest, ties to even.
+    """Return floats as little-endian words of a type, rounded to nearest, ties to even.
 
     :param exact: refuse what would be rounded
     :raises FormatError: H104 for values that the type cannot represent

@@ -514,7 +514,7 @@ _CONVERSATIONS: Final = (
 
 
 def texts(special: list[str]) -> list[str]:
-    """200 texts: all parts, pairs of them, and special tokens between them."""
+    """Return 200 texts: all parts, pairs of them, and special tokens between them."""
     found = list(_TEXTS)
     for first, one in enumerate(_TEXTS):
         for step in (1, 3, 7):

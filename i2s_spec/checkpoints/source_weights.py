@@ -138,14 +138,14 @@ class ReusedMemory:
         self._bytes = np.empty(0, dtype=np.uint8)
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """This number of bytes; the next call gives the same memory again."""
+        """Return this number of bytes; the next call gives the same memory again."""
         if self._bytes.size < size:
             self._bytes = np.empty(size, dtype=np.uint8)
         return self._bytes[:size]
 
 
 def floats(stored: Stored, start: int, stop: int) -> NDArray[np.float32]:
-    """Elements of a tensor as float32.
+    """Return elements of a tensor as float32.
 
     :raises FormatError: H104 for another type, and for weights that are not finite
     """
@@ -168,7 +168,7 @@ def check_type(stored: Stored) -> None:
 
 
 def float_windows(stored: Stored) -> Iterator[NDArray[np.float32]]:
-    """All elements of a float tensor in order, a window at a time."""
+    """Yield all elements of a float tensor in order, a window at a time."""
     count = stored.nbytes // int(FLOATS[stored.dtype][2:]) if stored.dtype in FLOATS else 1
     for start in range(0, count, WINDOW):
         yield floats(stored, start, min(start + WINDOW, count))
@@ -210,7 +210,7 @@ def _first_rows(stored: Stored) -> NDArray[np.float32]:
 
 
 def not_ternary(stored: Stored) -> FormatError:
-    """H104 for a matrix of floats that are not -s, 0 and +s, with the form that they have instead."""
+    """Return H104 for a matrix of floats that are not -s, 0 and +s, with the form that they have instead."""
     some = _first_rows(stored)
     if not some.any():
         return refused(f"tensor {quote(stored.name)} has nothing but zeros")
@@ -261,7 +261,7 @@ def float_matrix(
 
 
 def _absmean(stored: Stored, threads: int, room: ReusedMemory) -> FloatMatrix:
-    """Each thread reads a window and sums it while it is in the cache."""
+    """Return a matrix by the rule `absmean`; each thread sums a window while it is in the cache."""
     check_type(stored)
     rows, cols = stored.shape
     type, width, n = stored.dtype, width_of(stored.dtype), rows * cols

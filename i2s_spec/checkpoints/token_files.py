@@ -563,7 +563,7 @@ def only_pre_tokenizer(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cuts_of(pre: PreTokenizer, text: str) -> list[int]:
-    """Where a declared pre-tokenizer cuts a text."""
+    """Return where a declared pre-tokenizer cuts a text."""
     places = [(0, len(text))]
     for split in map(expression, pre.splits):
         inner = []
@@ -582,7 +582,7 @@ def cuts_of(pre: PreTokenizer, text: str) -> list[int]:
 
 
 def _cuts_of_known(part: Mapping[str, Any]) -> list[list[int]]:
-    """Without the library: the cuts of a pre-tokenizer whose expressions are exactly those of a declared one."""
+    """Return the cuts, without the library, of a pre-tokenizer whose expressions are exactly those of a declared one."""
     several = part.get("pretokenizers") if part.get("type") == "Sequence" else [part]
     found = tuple(
         str(each["pattern"].get("Regex"))

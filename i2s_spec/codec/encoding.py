@@ -11,7 +11,7 @@ flattened tensor, row-major. A `TernaryEncoding` decodes a stretch of bytes:
     >>> TernaryEncoding("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
     Decoded(trits=array([ 1, -1,  0,  0], dtype=int8), scales=array([0.5], dtype=float32))
 
-`Joined` decodes many small tensors at once. `Trits` reads a whole tensor, a window at a time:
+`Trits` reads a whole tensor, a window at a time:
 
     >>> data = bytes.fromhex("003f 00bf 0000 0080")
     >>> Trits(TernaryEncoding("BF16", (2, 2)), lambda start, stop: data[start:stop]).whole()
@@ -28,10 +28,9 @@ flattened tensor, row-major. A `TernaryEncoding` decodes a stretch of bytes:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -52,7 +51,6 @@ from i2s_spec.codec.observation import read_tail
 from i2s_spec.codec.reference import UnusedCodeError
 from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import counted
-from i2s_spec.schema.blocks import FOURTH_WEIGHT
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
 from i2s_spec.schema.faults import ByteOrder, order_prefix
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
@@ -240,62 +238,6 @@ def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
     if type == "F16":
         return bits.view(np.float16).astype(np.float32)
     return from_bfloat16(bits)
-
-
-# Many tensors at once.
-
-
-class Joined(NamedTuple):
-    """Trits of tensors one behind the other, flat int8, the scale of each of them, and whether each is ternary."""
-
-    trits: NDArray[np.int8]
-    scales: NDArray[np.float32]
-    ternary: NDArray[np.bool_]
-
-
-def joined_floats(data: bytes, elements: Sequence[int], type: str, byte_order: ByteOrder) -> Joined:
-    """Decode tensors of floats one behind the other, each as `TernaryEncoding.decode` does; the scale of zeros is 0.
-
-    :param elements: elements of each tensor
-    """
-    word = np.dtype(FLOAT_WORDS[type])
-    bits = np.frombuffer(data, order_prefix(byte_order) + FLOAT_WORDS[type]).astype(word, copy=False)
-    sign = word.type(1 << (8 * word.itemsize - 1))
-    magnitude = bits & ~sign
-    starts = _starts(elements)
-    largest = np.maximum.reduceat(magnitude, starts)
-    present = magnitude != 0
-    ternary = np.logical_and.reduceat(~present | (magnitude == np.repeat(largest, elements)), starts)
-    scales = widened(largest, type)
-    trits = present.view(np.int8) - np.int8(2) * (present & (bits >= sign)).view(np.int8)
-    return Joined(trits, scales, ternary & np.isfinite(scales))
-
-
-def joined_blocks(data: bytes, elements: Sequence[int], cols: int, type: str, byte_order: ByteOrder) -> Joined:
-    """Decode tensors of a block type one behind the other, each as `TernaryEncoding.decode` does.
-
-    A tensor is also not called ternary where a scale of weights is -0, which is equal to 0.
-
-    :param cols: elements of the rows of all tensors; any number of whole blocks for types with a scale for each block
-    """
-    shape = (sum(elements) // cols, cols)
-    trits, each = blocks_native.unpack(data, shape, type, byte_order=byte_order, unused_code="plus-two")
-    flat = trits.reshape(-1)
-    group = flat.size // each.size
-    used = flat.reshape(-1, group).any(axis=1)
-    starts = _starts(elements)
-    groups = starts // group
-    least = np.minimum.reduceat(np.where(used, each, np.inf), groups)
-    most = np.maximum.reduceat(np.where(used, each, -np.inf), groups)
-    ternary = np.logical_and.reduceat(~used | (np.isfinite(each) & ~(np.signbit(each) & (each == 0))), groups)
-    ternary &= np.logical_and.reduceat(flat != FOURTH_WEIGHT, starts)
-    some = np.logical_or.reduceat(used, groups)
-    return Joined(flat, np.where(some, most, 0).astype(np.float32), ternary & (~some | (least == most)))
-
-
-def _starts(elements: Sequence[int]) -> NDArray[np.intp]:
-    """Where each of some tensors begins, one behind the other."""
-    return np.array([0, *accumulate(elements[:-1])], dtype=np.intp)
 
 
 # --- trits -----------------------------------------------------------------------------------------------------------

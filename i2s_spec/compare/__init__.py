@@ -39,7 +39,8 @@ class Reference(NamedTuple):
     expected: str = "canonical"
 
     def check(self) -> None:
-        """
+        """Check the names of the dialects.
+
         :raises ValueError: for a dialect that does not exist, or occurs in no GGUF file
         """
         for name in (self.dialect, self.expected):

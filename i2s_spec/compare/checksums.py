@@ -157,5 +157,5 @@ def words(found: CheckedFile) -> str:
 
 
 def summary(found: list[CheckedFile]) -> str:
-    """How many files do not agree, in a sentence."""
+    """Return how many files do not agree, in a sentence."""
     return f"{sum(not each.same for each in found):,} of {counted(len(found), 'file')} not as listed"

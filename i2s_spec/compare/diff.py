@@ -15,7 +15,7 @@ A changed tensor is explained where it is another one, or the same in another la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,10 +32,7 @@ from i2s_spec.compare.hash import (
     canonical_value,
     lengths,
     packed_codes,
-    parts,
     require_own_bytes,
-    small_differences,
-    small_tensors,
     type_name,
     words_known,
 )
@@ -172,7 +169,7 @@ def diff(
 def _diff_with(
     b: Origin, a: File, dialect_a: Dialect, dialect_b: Dialect, threads: int, progress: Progress | None
 ) -> Difference:
-    """What `diff` does, with B opened as well."""
+    """Compare two open files, as `diff` does."""
     for file in (a, b):
         if file.fault is not None:
             raise file.fault
@@ -180,32 +177,26 @@ def _diff_with(
     total = sum(tensor.nbytes for tensor in a.tensors.values())
     done = 0
     changes: list[TensorChange] = []
-    change: TensorChange | None
     tails: list[TailChange] = []
     lineage: list[TensorLineage] = []
     explained = 0
     others = OtherTensors(a, dialect_a)
     common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
-    dialects = dialect_a, dialect_b
-    for part in parts(common):
-        for (ours, theirs), small in zip(part, _small(a, b, part, *dialects), strict=True):
-            if small is None:
-                compared = _compared(a, ours, dialects[0], b, theirs, dialects[1], threads)
-                change, trits, tail = *compared, _tails(ours, theirs)
-            else:
-                change, trits, tail = small
-            if trits is not None:
-                lineage.append(trits)
-            if change is not None and change.means:
-                if explained < EXPLAINED and _is_most(change, ours):
-                    explained += 1
-                    change = change._replace(how=what_it_is(others, ours, b, theirs, dialect_b) or None)
-                changes.append(change)
-            if tail:
-                tails.append(tail)
-            done += ours.nbytes
-            if progress is not None:
-                progress(done, total)
+    for ours, theirs in common:
+        change, trits = _compared(a, ours, dialect_a, b, theirs, dialect_b, threads)
+        tail = _tails(ours, theirs)
+        if trits is not None:
+            lineage.append(trits)
+        if change.means:
+            if explained < EXPLAINED and _is_most(change, ours):
+                explained += 1
+                change = change._replace(how=what_it_is(others, ours, b, theirs, dialect_b) or None)
+            changes.append(change)
+        if tail:
+            tails.append(tail)
+        done += ours.nbytes
+        if progress is not None:
+            progress(done, total)
     return Difference(
         tuple(_container(a, b)),
         tuple(_keys(a, b)),
@@ -235,7 +226,7 @@ def _container(a: File, b: File) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _data_place(file: File) -> str:
-    """Where all tensors lie, in words; the file was read before."""
+    """Return where all tensors lie, in words; the file was read before."""
     shift = file.data_section.shift
     return f"everything lies {'where' if shift is None else f'{shift.words} than'} the header says"
 
@@ -267,36 +258,6 @@ def _beginning(file: File, entry: KeyValue) -> Any:
     """Return a value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
     value, whole = beginning(file, entry, ELEMENTS)
     return [*value, ...] if isinstance(value, list) and not whole else value
-
-
-#: What is found of a pair of tensors: what changed, their trits, their tails; None where there is nothing to say.
-_Found = tuple["TensorChange | None", "TensorLineage | None", "TailChange | None"]
-
-
-def _small(
-    a: File, b: File, pairs: Sequence[tuple[Tensor, Tensor]], dialect_a: Dialect, dialect_b: Dialect
-) -> Iterator[_Found | None]:
-    """What is found of each pair of small I2_S tensors, all of which are read at once; None for other pairs."""
-    ours = small_tensors(a, [one for one, _ in pairs], dialect_a)
-    theirs = small_tensors(b, [other for _, other in pairs], dialect_b)
-    both = [
-        (one.ne[0], before.codes, after.codes)
-        for (one, other), before, after in zip(pairs, ours, theirs, strict=True)
-        if before is not None and after is not None and lengths(one) == lengths(other)
-    ]
-    found = iter(small_differences(both))
-    for (one, other), before, after in zip(pairs, ours, theirs, strict=True):
-        if before is None or after is None or lengths(one) != lengths(other):
-            yield None
-            continue
-        name, result, change = one.raw_name, next(found), None
-        if result.changed or before.scale != after.scale:
-            trits = None if result.first is None else (result.changed, result.first)
-            scales = (before.number, after.number) if before.scale != after.scale else None
-            change = TensorChange(name, "trits", one.shape, None, None, trits, scales)
-        rows, *zeros = result.rows
-        lineage = TensorLineage(name, rows, one.elements, result.changed, *zeros)
-        yield change, lineage, _tail_change(name, before.tail, after.tail)
 
 
 def _compared(
@@ -342,7 +303,7 @@ def _compared(
 def _differing_weights(
     ours: Tensor, dialect_a: str | Dialect, theirs: Tensor, dialect_b: str | Dialect
 ) -> Differing | None:
-    """What differs between tensors of two types of which one has many scales; None where that cannot be compared."""
+    """Compare tensors of two types of which one has many scales; None where they cannot be compared."""
 
     try:
         one, other = ours.ternary(dialect_a), theirs.ternary(dialect_b)
@@ -356,7 +317,7 @@ def _differing_weights(
 def _differing_trits(
     one: Trits, other: Trits, shape: tuple[int, ...], threads: int
 ) -> tuple[tuple[int, int] | None, tuple[int, int, int, int]]:
-    """How many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
+    """Return how many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
     cols = shape[-1] if shape else 1
     zeros = [ZeroRows(prod(shape) // max(1, cols), cols) for _ in range(2)]
     count, first, at = 0, None, 0
@@ -385,20 +346,16 @@ def _is_most(change: TensorChange, tensor: Tensor) -> bool:
 
 
 def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:
-    """How the tails of two tensors differ after the scale; None where they do not, or where one has none."""
+    """Return how the tails of two tensors differ after the scale; None where they do not, or where one has none."""
     if any(tensor.type is None or tensor.type.name != "I2_S" for tensor in (ours, theirs)):
         return None
-    return _tail_change(ours.raw_name, ours.tail, theirs.tail)
-
-
-def _tail_change(name: bytes, before: bytes, after: bytes) -> TailChange | None:
-    """How two tails differ after the scale; None where they do not."""
+    before, after = ours.tail, theirs.tail
     if before[4:] == after[4:]:
         return None
     from i2s_spec.codec.observation import classify
 
     kinds = classify(before), classify(after)
-    return None if kinds[0] == kinds[1] == "replicated" else TailChange(name, *kinds)
+    return None if kinds[0] == kinds[1] == "replicated" else TailChange(ours.raw_name, *kinds)
 
 
 # --- decoded weights -------------------------------------------------------------------------------------------------
@@ -491,7 +448,7 @@ def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightR
 
 
 def differing_values(one: WeightReader, other: WeightReader, elements: int) -> tuple[int, int] | None:
-    """How many of the weights of two tensors differ, and the first; None where all are equal. A NaN is equal to another.
+    """Return how many weights of two tensors differ, and the first; None where all are equal. A NaN is equal to another.
 
     :raises MissingExtra: for a quantized type that is not ternary, without the extra `[gguf]`
     """
@@ -513,7 +470,7 @@ def differing_values(one: WeightReader, other: WeightReader, elements: int) -> t
 
 
 def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int, int] | None:
-    """How many bytes differ, and the first of them; what only one has differs too."""
+    """Return how many bytes differ, and the first of them; what only one has differs too."""
     count, first, at = 0, None, 0
     for ours, theirs in paired(one, other):
         if ours != theirs:
@@ -567,7 +524,7 @@ class OtherTensors:
         return places
 
     def than(self, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-        """Those of a tensor's shape under another name."""
+        """Yield the tensors of a tensor's shape under other names."""
         from i2s_spec.compare.tensor_rows import rows_of
 
         for place in self._places.get(tensor.shape, ()):
@@ -584,7 +541,7 @@ class OtherTensors:
 
 
 def what_it_is(others: OtherTensors, ours: Tensor, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
-    """What B's tensor is, in words; empty where nothing explains it."""
+    """Explain how B's tensor was made from A's tensors, in words; empty where nothing explains it."""
     from i2s_spec.compare.explanation import explanation
     from i2s_spec.compare.tensor_rows import rows_of
 
@@ -638,7 +595,7 @@ def other_dialect(
     dialect_b: str | Dialect = "canonical",
     threads: int = 1,
 ) -> OtherDialect | None:
-    """What one of two files must be packed as for fewer of its trits to differ; None where no dialect explains it.
+    """Return the dialect in which one of two files must be read for fewer trits to differ; None where none explains it.
 
     :param found: their difference, read in `dialect_a` and `dialect_b`
     :param threads: how many threads decode

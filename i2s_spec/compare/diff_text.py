@@ -25,7 +25,7 @@ _NAME: Final = 200
 
 
 def lines(found: Difference, everything: bool = False) -> Iterator[str]:
-    """What differs, one thing to a line: `-` is A's, `+` is B's, `~` differs, `=` makes no difference.
+    """Yield the differences, one to a line: `-` is A's, `+` is B's, `~` differs, `=` makes no difference.
 
     :param everything: list all tensors; otherwise of many that differ alike the first ones, and how many more there are
     """
@@ -92,13 +92,13 @@ def _changed_tensors(changes: Sequence[TensorChange], everything: bool) -> Itera
 
 
 def _kind(change: TensorChange) -> tuple[Any, ...]:
-    """In what a tensor differs, apart from how much of it."""
+    """Return the kind of a difference, apart from its amount."""
     differs = (change.shape, change.trits, change.scale, change.data, change.weights)
     return change.what, change.type, change.how, *(part is not None for part in differs)
 
 
 def _kind_words(alike: Sequence[TensorChange]) -> Iterator[str]:
-    """In what tensors of one kind differ, with the sums."""
+    """Describe the differences of tensors of one kind, with the sums."""
     first = alike[0]
     if first.shape is not None:
         yield "other shapes"
@@ -169,7 +169,7 @@ def _plain(value: Any) -> str:
 
 
 def document(found: Difference, a: str, b: str) -> dict[str, Any]:
-    """What differs, as plain data that JSON can carry (all of it)."""
+    """Return all differences as plain data for JSON."""
     return {
         "schema_version": SCHEMA_VERSION,
         "a": json_string(a),

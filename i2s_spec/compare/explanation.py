@@ -42,7 +42,7 @@ VARIED: Final = 0.05
 
 
 def explanation(ours: Rows, theirs: Rows, others: Callable[[], Iterable[tuple[str, Rows]]] = lambda: ()) -> str:
-    """What a tensor is, in words; empty where nothing explains it.
+    """Explain how a tensor was made from the reference, in words; empty where nothing explains it.
 
     :param ours: the tensor that is wrong
     :param theirs: what it should be, in the same shape
@@ -97,7 +97,7 @@ def _transposed(ours: Rows, theirs: Rows, tolerance: float) -> bool:
 
 
 def _distorted(sample: NDArray[Any], right: NDArray[Any], tolerance: float) -> str:
-    """What was done to each number: turned, multiplied, or something added."""
+    """Describe what was done to each number: sign changed, multiplied, or something added."""
     if _agree(-sample, right, tolerance):
         return "all signs are inverted"
     if tolerance == 0 or sample.size < ENOUGH:
@@ -146,7 +146,7 @@ def _signatures(tensor: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _moved(here: NDArray[np.int64], there: NDArray[np.int64]) -> int | None:
-    """By how many places numbers were moved on, the last ones to the front; None where that is not all."""
+    """Return the number of places by which numbers were moved on, the last ones to the front; None where that is not all."""
     single, counts = np.unique(there, return_counts=True)
     once = np.flatnonzero(np.isin(here, single[counts == 1]))[:8]
     for place in once:

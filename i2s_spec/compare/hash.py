@@ -30,30 +30,26 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import accumulate, islice
-from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, TernaryEncoding, joined_floats
 from i2s_spec.codec.native import pack_trits, recode
-from i2s_spec.codec.observation import read_tail
-from i2s_spec.compare.lineage import ZEROS, rows_of_runs, runs
+from i2s_spec.compare.lineage import ZeroRows, rows_of_runs, runs
 from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf import byte_order
 from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
-from i2s_spec.gguf.source import chunks, read_spans, require_written
+from i2s_spec.gguf.source import chunks, require_written
 from i2s_spec.gguf.split_set import TYPES, SplitSet, split_set
-from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
-from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, ValueType
+from i2s_spec.schema.dialect import Dialect, parse
+from i2s_spec.schema.types import ValueType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.codec.encoding import Trits
-    from i2s_spec.compare.lineage import Fingerprint, ZeroRows
+    from i2s_spec.compare.lineage import Fingerprint
     from i2s_spec.gguf.source import Origin
 
 #: The key that says where tensors lie, not what they are.
@@ -173,7 +169,7 @@ def _sorted(file: File) -> tuple[list[Tensor], int]:
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], object]:
-    """What adds up numbers of bytes that were looked at, and says how many they are."""
+    """Return a function that adds up the numbers of bytes that were read, and reports their sum."""
     done = 0
 
     def reported(count: int) -> None:
@@ -194,24 +190,7 @@ def _each(
     lineage: bool,
 ) -> Iterator[TensorIdentity]:
     dialect = parse(dialect)  # once, and not for each of many tensors
-    for part in parts(tensors):
-        for tensor, small in zip(part, small_tensors(file, part, dialect, floats=True), strict=True):
-            if small is None:
-                yield tensor_identity(file, tensor, dialect, threads, reported, lineage)
-            else:
-                yield _small_identity(tensor, small, lineage)
-                reported(tensor.nbytes)
-
-
-def _small_identity(tensor: Tensor, small: SmallTensor, lineage: bool) -> TensorIdentity:
-    """What `tensor_identity` says, of a tensor whose codes were read with those of others."""
-    digest = hashlib.sha256(b"".join((_head(tensor), _TERNARY, small.codes, small.scale))).hexdigest()
-    zero_rows = None
-    if lineage:
-        rows = _empty_rows(tensor)
-        rows.add(small.codes)
-        zero_rows = rows.found()
-    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest, small.number, zero_rows)
+    return (tensor_identity(file, tensor, dialect, threads, reported, lineage) for tensor in tensors)
 
 
 def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
@@ -277,15 +256,13 @@ def tensor_identity(
 
 
 def _head(tensor: Tensor) -> bytes:
-    """What is hashed before the kind of a tensor: its name and its dimensions."""
+    """Return the bytes that are hashed before the kind of a tensor: its name and its dimensions."""
     ne = lengths(tensor)
     return b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
 
 
 def _empty_rows(tensor: Tensor) -> ZeroRows:
-    """What notes the all-zero rows of a tensor."""
-    from i2s_spec.compare.lineage import ZeroRows
-
+    """Return the collector of a tensor's all-zero rows."""
     cols = tensor.shape[-1] if tensor.shape else 1
     return ZeroRows(tensor.elements // max(1, cols), cols)
 
@@ -308,9 +285,6 @@ _TERNARY: Final = _text(b"ternary")
 
 #: The form of ternary tensors, as a layout.
 LAYOUT: Final = "sequential-lsb"
-
-#: Elements of a tensor that is read at once, and looked at without windows.
-SMALL: Final = 1 << 16
 
 #: Types other than I2_S that a matrix may be ternary in.
 _PERHAPS_TERNARY: Final = ("I2_SR", "TQ1_0", "TQ2_0", "F32", "F16", "BF16")
@@ -369,9 +343,6 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
             result: bytes = recode(data, form.matrix(4 * len(data)), form.dialect, parse(LAYOUT))
             return result
 
-        if form.elements <= SMALL:  # one window, of thousands perhaps: what follows would take longer than the codes
-            yield recoded(trits.fetch(0, form.byte(form.elements)))
-            return
         yield from in_order(recoded, trits.payload(4), threads)
         return
 
@@ -500,175 +471,3 @@ def name_bytes(value: object) -> bytes | None:
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-# --- small tensors ---------------------------------------------------------------------------------------------------
-# Many small ternary tensors at once: a kernel, and a read, for hundreds of them instead of one for each.
-#
-# A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the
-# codes. Payloads of whole blocks, one behind the other, are a payload too, so that they are recoded together.
-
-_T = TypeVar("_T")
-
-#: Tensors that are read at once, of 16 KiB at most each.
-TOGETHER: Final = 256
-
-#: Elements of a matrix of floats that is read with others.
-SMALL_FLOATS: Final = 1 << 12
-
-#: How many of the four codes of a byte are not 0, from a byte that has bit 2*k where code k is not.
-_ODD_CODES: Final = np.array([bin(byte & 0x55).count("1") for byte in range(256)], dtype=np.int64)
-
-
-class SmallTensor(NamedTuple):
-    """The codes of a small tensor in the one form, four to a byte, and its tail where it is I2_S."""
-
-    codes: bytes
-    tail: bytes
-    #: The float32 of the scale, little-endian.
-    scale: bytes
-
-    @property
-    def number(self) -> float:
-        """The scale as a number."""
-        value: float = struct.unpack("<f", self.scale)[0]
-        return value
-
-
-def parts(tensors: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """Tensors in lists of as many as are read at once."""
-    return (tensors[at : at + TOGETHER] for at in range(0, len(tensors), TOGETHER))
-
-
-def small_tensors(
-    file: File, tensors: Sequence[Tensor], dialect: Dialect, floats: bool = False
-) -> list[SmallTensor | None]:
-    """Return the small I2_S tensors among some, and None for each of the others, also for shapes that hold no trits.
-
-    :param tensors: which the file holds whole, `TOGETHER` at most
-    :param dialect: of the I2_S tensors, which the file does not say
-    :param floats: give small matrices of floats that are ternary, too
-    :raises ValueError: for a tail that the dialect does not have
-    """
-    groups: dict[int, list[int]] = {}
-    words: dict[str, list[int]] = {}
-    known: dict[tuple[int, ...], int | None] = {}
-    for i, tensor in enumerate(tensors):
-        if tensor.type is not I2_S:
-            if floats and tensor.kind in FLOAT_WORDS and _is_float_matrix(tensor):
-                words.setdefault(tensor.kind, []).append(i)
-            continue
-        ne = tensor.ne
-        if ne not in known:
-            known[ne] = _joined_with(ne, dialect)
-        place = known[ne]
-        if place is not None:
-            groups.setdefault(place, []).append(i)
-    found: list[SmallTensor | None] = [None] * len(tensors)
-    for cols, members in groups.items():
-        for i, small in zip(members, _recoded(file, [tensors[i] for i in members], dialect, cols), strict=True):
-            found[i] = small
-    for kind, members in words.items():
-        for i, each in zip(members, _ternary_floats(file, [tensors[i] for i in members], kind), strict=True):
-            found[i] = each
-    return found
-
-
-def _is_float_matrix(tensor: Tensor) -> bool:
-    """Whether floats may be ternary, and fill whole bytes of codes."""
-    count = tensor.elements
-    return 0 < count <= SMALL_FLOATS and count % CODES_PER_BYTE == 0 and len(lengths(tensor)) > 1
-
-
-def _ternary_floats(file: File, tensors: list[Tensor], kind: str) -> Iterator[SmallTensor | None]:
-    """Matrices of one type of floats; None for those that are not ternary, or all zero, or hold infinities or NaN."""
-    start = file.data_start or 0
-    elements = [tensor.elements for tensor in tensors]
-    spans = [(start + tensor.offset, tensor.nbytes or 0) for tensor in tensors]
-    trits, scales, ternary = joined_floats(b"".join(read_spans(file.source, spans)), elements, kind, file.byte_order)
-    codes: bytes = pack_trits(trits.reshape(1, -1), parse(LAYOUT))
-    each = scales.astype("<f4").tobytes()
-    at = 0
-    for i, (count, good) in enumerate(zip(elements, (ternary & (scales != 0)).tolist(), strict=True)):
-        size = count // CODES_PER_BYTE
-        yield SmallTensor(codes[at : at + size], b"", each[4 * i : 4 * i + 4]) if good else None
-        at += size
-
-
-def _joined_with(ne: tuple[int, ...], dialect: Dialect) -> int | None:
-    """Which tensors one of these dimensions is recoded with: the columns where the layout packs rows, else 0."""
-    if prod(ne) > SMALL:
-        return None
-    try:
-        form = TernaryEncoding("I2_S", ne[::-1], dialect)
-    except ValueError:
-        return None
-    return form.cols if dialect.layout.row_block > 1 else 0
-
-
-def _recoded(file: File, tensors: list[Tensor], dialect: Dialect, cols: int) -> Iterator[SmallTensor]:
-    """Tensors that are recoded together: of rows of `cols` elements, or of whole blocks."""
-    start = file.data_start or 0
-    spans = [(start + tensor.offset, I2_S.nbytes(tensor.ne)) for tensor in tensors]
-    each = read_spans(file.source, spans)
-    payload = b"".join(data[:-TAIL_BYTES] for data in each)
-    count = CODES_PER_BYTE * len(payload)
-    codes: bytes = recode(payload, (count // cols, cols) if cols else (1, count), dialect, parse(LAYOUT))
-    at = 0
-    for data in each:
-        size, tail = len(data) - TAIL_BYTES, data[-TAIL_BYTES:]
-        if dialect.tail.copies > 1:
-            read_tail(tail, dialect.tail)  # which looks whether all copies are the same
-        scale = tail[:SCALE_BYTES]
-        yield SmallTensor(codes[at : at + size], tail, scale if file.byte_order == "little" else scale[::-1])
-        at += size
-
-
-class SmallDifference(NamedTuple):
-    """How two small tensors of one shape differ: trits that do, the first of them (None for none), and rows: how many
-    there are, how many of A, of B and of both are all zero."""
-
-    changed: int
-    first: int | None
-    rows: tuple[int, int, int, int]
-
-
-def small_differences(pairs: Sequence[tuple[int, bytes, bytes]]) -> list[SmallDifference]:
-    """How pairs of small tensors differ.
-
-    :param pairs: of each the length of a row, and the codes of both in the one form
-    """
-    groups: dict[int, list[int]] = {}
-    for i, (cols, _, _) in enumerate(pairs):
-        groups.setdefault(cols, []).append(i)
-    found: dict[int, SmallDifference] = {}
-    for cols, members in groups.items():
-        found.update(zip(members, _differences(cols, [pairs[i][1:] for i in members]), strict=True))
-    return [found[i] for i in range(len(pairs))]
-
-
-def _differences(cols: int, pairs: list[tuple[bytes, bytes]]) -> Iterator[SmallDifference]:
-    """Those of tensors with rows of one length."""
-    sizes = [len(one) for one, _ in pairs]
-    starts = np.array([0, *islice(accumulate(sizes), len(sizes) - 1)])
-    one, other = (np.frombuffer(b"".join(each), dtype=np.uint8) for each in zip(*pairs, strict=True))
-    odd = one ^ other
-    odd = (odd | odd >> np.uint8(1)) & np.uint8(0x55)
-    changed = np.add.reduceat(_ODD_CODES[odd], starts)
-    places = np.flatnonzero(odd)
-    firsts = np.append(places, odd.size)[np.searchsorted(places, starts)]
-    rows = [CODES_PER_BYTE * size // cols for size in sizes]
-    zeros: list[list[int]]
-    if cols % CODES_PER_BYTE:  # rows of no whole bytes are never called zero
-        zeros = [[0] * len(pairs)] * 3
-    else:
-        width = cols // CODES_PER_BYTE
-        empty, others = ((codes.reshape(-1, width) == ZEROS).all(axis=1) for codes in (one, other))
-        each = (empty, others, empty & others)
-        zeros = [np.add.reduceat(rows_of.astype(np.int64), starts // width).tolist() for rows_of in each]
-    for i, (start, count, place) in enumerate(zip(starts.tolist(), changed.tolist(), firsts.tolist(), strict=True)):
-        first = None
-        if count:
-            byte = int(odd[place])
-            first = CODES_PER_BYTE * (place - start) + ((byte & -byte).bit_length() - 1) // 2
-        yield SmallDifference(count, first, (rows[i], zeros[0][i], zeros[1][i], zeros[2][i]))

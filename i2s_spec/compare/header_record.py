@@ -112,7 +112,7 @@ class HeaderRecord:
         self._tensors = _rows(path, document, "tensors", "name", {"type": str, "ne": list, "offset": int})
 
     def drift(self, file: File) -> Iterator[HeaderDrift]:
-        """What differs in a file whose header could be read: the header, then keys and tensors in the order of the file,
+        """Yield the differences of a file whose header could be read: the header, keys and tensors in the order of the file,
         then what is missing. Where something moved tensors, those behind it are left out that only lie elsewhere."""
         for name, value in _header(file).items():
             if name in self._header and self._header[name] != value:

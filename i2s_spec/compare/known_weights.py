@@ -112,7 +112,7 @@ class ReferenceWeights:
             self._checkpoint.close()
 
     def changed(self) -> str | None:
-        """Why parts that were read of the reference may be from different versions of it, or None (12.4-2)."""
+        """Return why parts that were read of the reference may be from different versions of it, or None (12.4-2)."""
         sources = self._checkpoint.sources if self._checkpoint is not None else []
         sources = [self.file.source] if self.file is not None else sources
         return next((f"the reference changed: {reason}" for each in sources if (reason := each.changed())), None)
@@ -293,7 +293,7 @@ def _decays(logarithms: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _placed(rows: Rows, places: NDArray[np.intp], name: str) -> Rows:
-    """Rows of a checkpoint, for `ssm_out` its columns, in the order of a file with delta nets.
+    """Return rows of a checkpoint, for `ssm_out` its columns, in the order of a file with delta nets.
 
     :raises ValueError: if the checkpoint has another number of them
     """
@@ -312,7 +312,7 @@ def _placed(rows: Rows, places: NDArray[np.intp], name: str) -> Rows:
 
 
 def moved_rows(rows: Rows, heads: int) -> Rows:
-    """Rows of a checkpoint, which rotates halves of heads, in the order of files that rotate neighbors."""
+    """Return rows of a checkpoint, which rotates halves of heads, in the order of files that rotate neighbors."""
     size, odd = divmod(rows.rows, heads)
     if odd or size % 2:
         raise ValueError(
@@ -373,7 +373,7 @@ class Known(NamedTuple):
     dialect: Dialect | None = None
 
     def whole(self) -> NDArray[np.int8]:
-        """All trits, int8 of the tensor's shape."""
+        """Return all trits, int8 of the tensor's shape."""
         found = np.empty(prod(self.shape), dtype=np.int8)
         step = max(WINDOW // self.unit, 1) * self.unit
         for start in range(0, found.size, step):
@@ -417,7 +417,7 @@ def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") 
 
 
 def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.float32]], absmean: bool = False) -> Known:
-    """Floats as trits. They are read twice: first to find the scale and whether they are exact.
+    """Return floats as trits. They are read twice: first to find the scale and whether they are exact.
 
     :param fetch: gives the float32 of a range of flat elements
     :param absmean: whether they are rounded by their mean magnitude even where they are ternary
@@ -480,7 +480,7 @@ class Budget:
         return self._explained >= 0
 
     def some(self, others: Iterable[tuple[str, Rows]]) -> Iterator[tuple[str, Rows]]:
-        """As many of the other tensors as may still be compared."""
+        """Yield as many of the other tensors as may still be compared."""
         if self._others <= 0:
             return
         for other in others:
@@ -574,7 +574,7 @@ def compared(
 
 
 def _difference(ours: Known, known: Known, threads: int, whole: bool) -> WeightDifference | None:
-    """Where the trits differ, window by window; bytes that are equal are not decoded."""
+    """Return where the trits differ, window by window; bytes that are equal are not decoded."""
     assert ours.payload is not None
     assert ours.dialect is not None
     payload, layout = ours.payload, ours.dialect.layout
@@ -609,7 +609,7 @@ def _difference(ours: Known, known: Known, threads: int, whole: bool) -> WeightD
 
 
 def _scales(stored: float | None, known: Known) -> tuple[float, float] | None:
-    """Both scales, if they differ by more than rounding; scales of rounded weights depend on the quantization rule."""
+    """Return the two scales, if they differ by more than rounding; those of rounded weights depend on the rule."""
     if stored is None or known.scale is None or not known.exact or not isfinite(stored) or not isfinite(known.scale):
         return None
     if known.scale == 0 or abs(stored - known.scale) <= SCALE * abs(known.scale):
@@ -664,7 +664,7 @@ def order_of_rows(file: File, tensor: Tensor, ours: NDArray[Any], known: NDArray
 
 
 def _possible_heads(file: File, tensor: Tensor) -> list[int]:
-    """How many heads the rows of a tensor may belong to."""
+    """Return how many heads the rows of a tensor may belong to."""
     part = tensor.name.rpartition(".")[0].rpartition(".")[2]
     if part not in ("attn_q", "attn_k"):
         return []

@@ -56,7 +56,7 @@ class ZeroRows:
         self._at = 0
 
     def add(self, codes: bytes) -> None:
-        """The next codes, four to a byte."""
+        """Take the next codes, four to a byte."""
         start, self._at = self._at, self._at + len(codes)
         if not self._whole or not codes:
             return
@@ -93,7 +93,7 @@ def digest(zero_rows: Fingerprint) -> str:
 
 
 def kinship(base: Fingerprint, other: Fingerprint) -> Total:
-    """How many all-zero rows two files share, over the tensors that both have with as many rows; nothing of trits."""
+    """Return how many all-zero rows two files share, over the tensors that both have with as many rows; nothing of trits."""
     pairs = [(base[name], other[name]) for name in base if name in other and base[name].size == other[name].size]
     return Total(
         tensors=len(pairs),
@@ -118,7 +118,7 @@ def runs(zero_rows: NDArray[np.bool_]) -> list[list[int]]:
 
 
 def rows_of_runs(rows: int, found: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
-    """What `runs` was made of."""
+    """Return the rows of which `runs` was made."""
     zero = np.zeros(rows, dtype=np.bool_)
     for start, stop in found:
         zero[start:stop] = True
@@ -211,7 +211,7 @@ def percent(share: float) -> str:
 
 
 def sentence(found: Total) -> str:
-    """How many trits changed, in a few words."""
+    """Return how many trits changed, in a few words."""
     return f"{found.changed:,} of {counted(found.trits, 'trit')} changed, {percent(found.share)}"
 
 
@@ -246,7 +246,7 @@ def lineage_lines(tensors: Sequence[TensorLineage]) -> Iterator[str]:
 
 
 def family_lines(whole: Total, a: str = "A", b: str = "B") -> Iterator[str]:
-    """How many all-zero rows of A are all zero in B, and how many would be by chance; nothing where A has none.
+    """Yield how many all-zero rows of A are all zero in B, and how many would be by chance; nothing where A has none.
 
     :param a: what the files are called, and `b`
     """
@@ -261,7 +261,7 @@ def family_lines(whole: Total, a: str = "A", b: str = "B") -> Iterator[str]:
 
 
 def lineage_data(tensors: Sequence[TensorLineage]) -> dict[str, Any]:
-    """Everything as plain data, as diff.schema.json describes it."""
+    """Return everything as plain data, as diff.schema.json describes it."""
     return {
         **_sums(total(tensors)),
         "layers": [{"layer": layer, **_sums(total(inside))} for layer, inside in by_layer(tensors)],

@@ -53,7 +53,7 @@ class Rows(NamedTuple):
     scaled: bool = False
 
     def windows(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """All rows: the first of each window, and its numbers."""
+        """Yield all rows: the first of each window, and its numbers."""
         step = max(1, WINDOW // max(1, self.cols))
         for start in range(0, self.rows, step):
             yield start, self.read(start, min(start + step, self.rows))
@@ -137,7 +137,7 @@ def value_rows(file: File, tensor: Tensor, dialect: str | Dialect = "canonical")
 
 
 def scaled_rows(trits: Rows, scale: np.float32) -> Rows:
-    """Rows of trits as float32, with their scale."""
+    """Return rows of trits as float32, with their scale."""
     return Rows(trits.rows, trits.cols, lambda start, stop: trits.read(start, stop) * scale, SCALE, scaled=True)
 
 
@@ -147,7 +147,7 @@ def _turned(data: bytes) -> bytes:
 
 
 def float_reader(file: File, tensor: Tensor) -> Callable[[int, int], NDArray[np.float32]] | None:
-    """What reads a range of the flat elements of a tensor as float32; None for types that are not F32, F16 or BF16.
+    """Return a reader of ranges of a tensor's flat elements as float32; None for other types than F32, F16 and BF16.
 
     :raises FormatError: where the file does not hold the tensor
     """
@@ -158,7 +158,7 @@ def float_reader(file: File, tensor: Tensor) -> Callable[[int, int], NDArray[np.
 
 
 def _float_range(file: File, at: int, kind: str, start: int, stop: int, swap: bool = False) -> NDArray[np.float32]:
-    """Elements `start` to `stop` of a float tensor whose bytes begin at `at`; `swap` turns each 32-bit word round."""
+    """Return elements `start` to `stop` of a float tensor whose bytes begin at `at`; `swap` turns each 32-bit word round."""
     stored = np.dtype(order_prefix(file.byte_order) + FLOAT_WORDS[kind])
     data = file.source.read(at + stored.itemsize * start, stored.itemsize * (stop - start))
     return widened(

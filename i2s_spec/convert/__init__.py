@@ -3,9 +3,8 @@
     rewrite               copies of a file with changes; every new layout of a file is made here
     convert_file          whole files: ternary tensors to another type or dialect, with proofs
     parts                 a model as several files, and as one again
-    recodings             how a tensor is converted, and many small ones at once
     encode                one scale: trits encoded in any type and proved; single tensors to and from arrays
-    groups                a scale for each group: to another such type or to floats
+    groups                how a tensor is converted; a scale for each group to another such type or to floats
     packed_files          to packed Hugging Face checkpoints, and back
     quantize_model        float projections to trits, with the loss
 
@@ -18,7 +17,7 @@
 
     trained, quantize_model, packed_files -> convert_file -> rewrite
     parts -> rewrite
-    convert_file -> recodings -> encode, groups
+    convert_file -> groups -> encode
     new -> recipes, smallest, random_weights, made_up_vocabulary
 
 Files that are written appear complete or not at all.

@@ -37,7 +37,7 @@ from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
     from i2s_spec.codec.encoding import Rounding, TernaryEncoding
-    from i2s_spec.convert.recodings import AnyRecoding, SmallRecodings
+    from i2s_spec.convert.groups import AnyRecoding
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.source import Origin
@@ -159,15 +159,17 @@ def convert_file(
             if len(tensor.ne) > 1:
                 require_usual(tensor)
 
-    from i2s_spec.convert.recodings import named_bytes
+    from i2s_spec.convert.groups import named_bytes
 
     source = parse(source_dialect or (CANONICAL if form is None else form.dialect))
-    plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
+    recodings = {}
+    for tensor in chosen:
+        assert kind is not None
+        each = _recoding(file, tensor, kind, wanted, source, fallback, unused_code, order, threads)
+        if each is not None:
+            recodings[tensor.name] = each
     replacements = {
-        name: Replacement(plan.small.types(each)[1], plan.small.data(each))
-        if isinstance(each, int)
-        else Replacement(each.encoding.type, partial(named_bytes, name, each))
-        for name, each in plan.recodings.items()
+        name: Replacement(each.encoding.type, partial(named_bytes, name, each)) for name, each in recodings.items()
     }
 
     types = Counter(
@@ -177,7 +179,7 @@ def convert_file(
     )
     stored = stated_activation(file, former, arch) if hidden_activation is None else None
     activation = hidden_activation or stored
-    values, file_type = changed_keys(file, former, arch, activation, types, bool(plan.recodings))
+    values, file_type = changed_keys(file, former, arch, activation, types, bool(recodings))
     size = rewrite(
         file,
         target,
@@ -189,7 +191,7 @@ def convert_file(
         progress=progress,
     )
     declared = declared_architecture(arch or former, file.metadata, file.tensors)
-    proofs = tuple(plan.proofs(file))
+    proofs = tuple(_proof(name, each) for name, each in recodings.items())
     notes = (() if form is None else (read_as(form, source),)) + _activation_note(former, arch, stored)
     return Conversion(
         size,
@@ -201,7 +203,7 @@ def convert_file(
             set(types),
             declared.name if declared is not None else arch or former,
             activation or _text(file, f"{former}.hidden_activation"),
-            _layout(plan, source, types),
+            _layout(recodings.values(), source, types),
             _text(file, "tokenizer.ggml.model") != "gpt2" or "tokenizer.ggml.pre" in file.metadata,
             {tensor.ne[0] for tensor in file.tensors.values() if is_ternary(tensor, former)},
         ),
@@ -215,7 +217,7 @@ def _activation_note(former: str | None, arch: str | None, stored: str | None) -
 
 
 def read_as(form: WriterForm, source: Dialect) -> str:
-    """How a file in the form of a single writer was read, in a sentence."""
+    """Return how a file in the form of a single writer was read, in a sentence."""
     text = f"The file has the form of {form.program}: {form.words}. It was read so, with codes as {source}"
     if form.tail:
         return f"{text}; --from names another layout, if the marks of the form deceive."
@@ -278,53 +280,6 @@ def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
     return match is not None and match[0].role == "projection"
 
 
-class _Plan(NamedTuple):
-    """The converted tensors, by name: each in another form, or its place among those that are recoded together."""
-
-    recodings: dict[str, AnyRecoding | int]
-    small: SmallRecodings
-
-    def proofs(self, file: File) -> Iterator[Proof]:
-        """Yield the proofs, after all bytes are made."""
-        small = self.small
-        for name, each in self.recodings.items():
-            if isinstance(each, int):
-                source, target = small.types(each)
-                source = f"I2_S {small.source}" if source == "I2_S" else source
-                target = f"I2_S {small.target}" if target == "I2_S" else target
-                yield Proof(name, file.tensors[name].shape, source, target, small.rounding(each), small.unused[each])
-            else:
-                yield _proof(name, each)
-
-
-def _planned(
-    file: File,
-    chosen: list[Tensor],
-    kind: str | None,
-    wanted: Dialect,
-    source: Dialect,
-    fallback: str | None,
-    unused_code: Literal["reject", "zero"],
-    order: ByteOrder,
-    threads: int,
-) -> _Plan:
-    """Return the conversion of each tensor that does not have the requested form already."""
-    from i2s_spec.convert.recodings import TOGETHER, SmallRecodings
-
-    each: AnyRecoding | int | None
-    plan = _Plan({}, SmallRecodings(file, source, kind or "I2_S", wanted, fallback, unused_code, order))
-    for first in range(0, len(chosen), TOGETHER):
-        part = chosen[first : first + TOGETHER]
-        for tensor, place in zip(part, plan.small.add(part), strict=True):
-            assert kind is not None
-            each = place
-            if each is None:
-                each = _recoding(file, tensor, kind, wanted, source, fallback, unused_code, order, threads)
-            if each is not None:
-                plan.recodings[tensor.name] = each
-    return plan
-
-
 def _recoding(
     file: File,
     tensor: Tensor,
@@ -336,9 +291,9 @@ def _recoding(
     order: ByteOrder,
     threads: int,
 ) -> AnyRecoding | None:
-    """One tensor in the requested type; None if it has that type already."""
+    """Return one tensor in the requested type; None if it has that type already."""
     from i2s_spec.codec.encoding import TernaryEncoding
-    from i2s_spec.convert.recodings import recoding_of
+    from i2s_spec.convert.groups import recoding_of
 
     if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
         return None
@@ -376,14 +331,11 @@ def _text(file: File, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
+def _layout(recodings: Collection[AnyRecoding], source: Dialect, types: Counter[str]) -> str | None:
     """Return the layout of the I2_S tensors in the new file."""
     if "I2_S" not in types:
         return None
-    small = plan.small
-    kinds = {small.types(each)[1] if isinstance(each, int) else each.encoding.type for each in plan.recodings.values()}
-    written = {small.target.layout.name} if "I2_S" in kinds else set()
-    return written.pop() if written else source.layout.name
+    return next((each.encoding.dialect for each in recodings if each.encoding.type == "I2_S"), source).layout.name
 
 
 # --- advice ----------------------------------------------------------------------------------------------------------
@@ -449,7 +401,7 @@ def advice(
     pre: bool = True,
     rows: Collection[int] = (),
 ) -> tuple[str, ...]:
-    """What to know about a file before it is loaded, most important first.
+    """Return what to know about a file before it is loaded, most important first.
 
     :param types: the types of the file's tensors
     :param architecture: its declared name, or the value of `general.architecture`

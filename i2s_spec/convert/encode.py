@@ -140,7 +140,7 @@ class Encoder:
         return scales.tobytes() + bytes(TAIL_BYTES)
 
     def proved(self, trits: NDArray[np.int8]) -> bytes:
-        """`encode`, with a check that the bytes decode to these trits and the stored scale.
+        """Encode, and check that the bytes decode to these trits and the stored scale.
 
         :raises ProofError: if not
         """

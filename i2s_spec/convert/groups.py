@@ -1,4 +1,6 @@
-"""Conversion of a tensor with a scale for each group window by window, to another such type or to floats.
+"""The way in which a tensor is converted: with one scale for all its weights, or with those of its groups.
+
+`recoding_of` chooses it. With groups, a tensor is converted window by window, to another such type or to floats.
 
 Each window is read again and must be unchanged: `regrouped` and `group_weights` prove that, and
 `most_changed` and `most_rounded` say how much scales were rounded.
@@ -28,6 +30,8 @@ from i2s_spec.codec.encoding import (
     worst_of,
 )
 from i2s_spec.codec.kernels import in_order
+from i2s_spec.convert.encode import Recoding
+from i2s_spec.errors import FormatError, quote
 from i2s_spec.schema.blocks import block_layout
 from i2s_spec.schema.faults import order_prefix
 
@@ -87,6 +91,28 @@ class GroupConversion:
             return done, most_changed(needed, stored)
         done, each, of = group_weights(data, shape, source, form, self.source.unused)
         return done, most_rounded(each, of.size)
+
+
+AnyRecoding = Recoding | GroupConversion
+
+
+def recoding_of(source: Trits, encoding: TernaryEncoding, threads: int = 1) -> AnyRecoding:
+    """Return a tensor in another form of the same shape; its bytes are made, and proved, during iteration.
+
+    :raises ValueError: as the classes do
+    """
+    groups = source.encoding.type in BLOCK_TYPES and (encoding.type in BLOCK_TYPES or encoding.type in FLOAT_WORDS)
+    return GroupConversion(source, encoding, threads) if groups else Recoding(source, encoding, threads)
+
+
+def named_bytes(name: str, recoding: AnyRecoding) -> Iterator[bytes]:
+    """Yield the bytes of a tensor; errors contain its name."""
+    try:
+        yield from recoding
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"tensor {quote(name)}: {error}") from error
 
 
 # --- group floats ----------------------------------------------------------------------------------------------------

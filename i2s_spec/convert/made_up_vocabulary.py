@@ -250,7 +250,7 @@ _CLOSED: Final = tuple(syllable + _ENDS[i % 5] for i, syllable in enumerate(_OPE
 
 
 def new_words(space: str, count: int, taken: Collection[str]) -> list[tuple[str, list[str]]]:
-    """`count` new words, each with the pairs `a b` from which it can be merged; a and b come earlier or are in `taken`."""
+    """Return `count` new words with the pairs `a b` that merge to them; a and b come earlier or are in `taken`."""
     words: list[tuple[str, list[str]]] = []
     for word, pairs in _all_words(space):
         if len(words) >= count:
@@ -261,7 +261,7 @@ def new_words(space: str, count: int, taken: Collection[str]) -> list[tuple[str,
 
 
 def _all_words(space: str) -> Iterator[tuple[str, list[str]]]:
-    """Words of one syllable, of two, and so on; for each length, those without a space come first."""
+    """Yield words of one syllable, of two, and so on; for each length, those without a space come first."""
     for syllable in _OPEN:
         yield syllable, [f"{syllable[0]} {syllable[1]}"]
     for syllable in _CLOSED:

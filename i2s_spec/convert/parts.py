@@ -59,7 +59,7 @@ class PartSize(NamedTuple):
 
 
 def part_size(text: str) -> PartSize:
-    """What `--split` takes: `3`, or `500M`, `2G`, `4GiB`; K, M, G and T are powers of 1,000, as for llama.cpp's tool.
+    """Parse the argument of `--split`: `3`, or `500M`, `2G`, `4GiB`; K, M, G, T are powers of 1,000, as in llama.cpp.
 
     :raises ValueError: for other text, and for fewer than two parts
 
@@ -178,7 +178,7 @@ class _Group(NamedTuple):
 
 
 def _groups(file: File, into: PartSize) -> tuple[list[_Group], str]:
-    """Which tensors are in which part after the first, and why joining them gives another file, if it does."""
+    """Return which tensors are in which part after the first, and why joining them gives another file, if it does."""
     index, base, alignment = file.index, _data_start(file), file.alignment or DEFAULT_ALIGNMENT
     if not index.tensors:
         raise ValueError("there is nothing to split: the file has no tensors")
@@ -240,7 +240,7 @@ def _cuts(
 
 
 def _parts(file: File, groups: Sequence[_Group]) -> Iterator[tuple[EditedSource, int]]:
-    """Every part as an edited source, with the number of its tensors."""
+    """Yield every part as an edited source, with the number of its tensors."""
     source = file.source if isinstance(file.source, EditedSource) else EditedSource(file.source)
     base, count, tensors = _data_start(file), len(groups) + 1, file.index.tensors
     identity = _identity(file)
@@ -432,7 +432,7 @@ def _joined(files: Sequence[File]) -> EditedSource:
 
 
 def _data_start(file: File) -> int:
-    """Where the data begin, by the header; a part without tensors has none, only padding."""
+    """Return where the data begin, by the header; a part without tensors has none, only padding."""
     assert file.infos_end is not None
     start = data_start(file.infos_end, file.alignment or DEFAULT_ALIGNMENT)
     return min(start, file.size) if file.index.tensors else file.size

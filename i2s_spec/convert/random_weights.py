@@ -54,7 +54,7 @@ _LOW_BITS: Final = np.uint64(0x5555555555555555)
 
 
 def random_bytes(seed: int, stream: str, count: int) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
-    """`count` random bytes in chunks.
+    """Yield `count` random bytes in chunks.
 
     :param seed: any number from 0 on
     :param stream: the name of the stream; another name gives other bytes
@@ -87,7 +87,7 @@ def ternary(
 
 
 def halvings_of(width: int) -> int:
-    """How often the numbers of a table are halved, so that logits have a realistic spread.
+    """Return how often the numbers of a table are halved, so that logits have a realistic spread.
 
     A logit is the product of two rows of this width, one of them with unit variance, so its deviation is that of the
     table times sqrt(width): 1/2 to 1 with 2**-halvings, the next power of two below 1 / sqrt(width). The embedding is
@@ -97,7 +97,7 @@ def halvings_of(width: int) -> int:
 
 
 def quantiles(halvings: int = 0) -> np.ndarray[Any, np.dtype[np.float16]]:
-    """`NORMAL` as numbers, halved this often; exact until they are too small for float16, rounded from there on."""
+    """Return `NORMAL` as numbers, halved this often; rounded where they are too small for float16."""
     return (NORMAL.view(np.float16).astype(np.float32) * np.float32(2.0**-halvings)).astype(np.float16)
 
 

@@ -282,7 +282,7 @@ _ZEROS: Final = memoryview(bytes(CHUNK))
 
 
 def zeros(count: int) -> Buffer:
-    """This number of zero bytes."""
+    """Yield this number of zero bytes."""
     return _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
 
 
@@ -383,7 +383,7 @@ class EditedSource:
         return EditedSource(self.origin, tuple(piece for piece in made if piece.data is not None or piece.size))
 
     def changes(self) -> Iterator[Change]:
-        """Every place where the file differs from the original, in order."""
+        """Yield every place where the file differs from the original, in order."""
         end = 0
         for piece in self._pieces:
             start, stop, data, path = piece
@@ -395,7 +395,7 @@ class EditedSource:
                 yield Change(Span(start, stop, path), Span(end - len(data), end, path), data)
 
     def parts(self) -> Iterator[Buffer | tuple[Source, int, int]]:
-        """What the file consists of, in order: new bytes, and ranges of sources."""
+        """Yield the parts of the file in order: new bytes, and ranges of sources."""
         for piece in self._pieces:
             if piece.data is not None:
                 yield piece.data
@@ -431,7 +431,7 @@ class EditedSource:
             i += 1
 
     def _near(self, first: int, last: int) -> tuple[int, bytes]:
-        """If there are many small pieces: the original's bytes between them, read at once, and their position; else
+        """Return the original's bytes between many small pieces, read at once, and their position; with few pieces
         nothing."""
         inside = self._held[first + 1 : last] if last - first > MANY_PIECES else []
         start, stop = (inside[0][0].start, inside[-1][0].stop) if inside else (0, 0)
@@ -529,7 +529,7 @@ def changed_keys(
     types: Counter[str],
     converted: bool,
 ) -> tuple[dict[str, Any], tuple[int | None, int | None]]:
-    """Keys to set, and `general.file_type` before and after.
+    """Return keys to set, and `general.file_type` before and after.
 
     :param former: the architecture in the file
     :param arch: its new name

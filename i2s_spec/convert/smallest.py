@@ -302,7 +302,7 @@ ROUNDS: Final = 64
 
 
 def plan(name: str, wanted: ChosenSizes) -> SmallestFile:
-    """What the smallest file of an architecture holds.
+    """Return the contents of the smallest file of an architecture.
 
     :param name: one of `llama_cpp.table().names`
     :raises ValueError: for sizes that no such model can have, and where the table does not tell what is needed
@@ -498,7 +498,7 @@ class _Draft:
         return added
 
     def plan(self, wanted: ChosenSizes) -> SmallestFile:
-        """What was found, with types."""
+        """Return the values that were found, with types."""
         fault = next(Demands(self.architecture, self).broken_in_graph(self.shapes.items()), None)
         if fault is not None:
             raise self._refused(fault)

@@ -59,7 +59,7 @@ def card(name: str = DEFAULT) -> dict[str, Any]:
 
 @cache
 def unseen_text() -> str:
-    """Five stories of the test part of the corpus, on which no model was trained."""
+    """Return five stories of the test part of the corpus, on which no model was trained."""
     return (HERE / "unseen.txt").read_text(encoding="utf-8")
 
 

@@ -5,7 +5,7 @@ caller says that it is trusted: a map of a file that shrinks kills the process, 
 but regular files is opened; a FIFO or a device would block or never end.
 
 `read_regular` reads a small file whole, `open_below` and `read_below` take a file out of a stranger's folder, `chunks`
-and `read_spans` read ranges, and `huge_pages` gives memory to read into:
+reads a range, and `huge_pages` gives memory to read into:
 
     >>> len(huge_pages(3)) >= 3
     True
@@ -579,10 +579,7 @@ def require_written(source: Source) -> None:
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------
-# One range in parts, many by few reads, and of a server no more than a sample may cost.
-
-#: Bytes between two ranges that are read with them.
-NEAR = 1 << 12
+# One range in parts, and of a server no more than a sample may cost.
 
 
 def affordable(source: Source, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
@@ -607,34 +604,6 @@ def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator
         data = source.read(start, min(size, stop - start))
         yield data
         start += len(data)
-
-
-def read_spans(source: Source, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Return the bytes of each (start, size), which the source holds, by few reads: of what lies together, in parts
-    of a MiB.
-    """
-    data = [b""] * len(spans)
-    near: list[int] = []
-    first = end = 0
-
-    def take() -> None:
-        held = source.read(first, end - first)
-        for i in near:
-            start, size = spans[i]
-            data[i] = held[start - first : start - first + size]
-
-    for i in sorted(range(len(spans)), key=spans.__getitem__):
-        start, size = spans[i]
-        if near and (start > end + NEAR or start + size - first > CHUNK):
-            take()
-            near = []
-        if not near:
-            first = end = start
-        near.append(i)
-        end = max(end, start + size)
-    if near:
-        take()
-    return data
 
 
 # --- huge pages ------------------------------------------------------------------------------------------------------

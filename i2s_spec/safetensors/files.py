@@ -44,7 +44,7 @@ class Stored(NamedTuple):
         return self.stop - self.start
 
     def read(self, start: int = 0, stop: int | None = None) -> bytes:
-        """Its bytes, or a range of them."""
+        """Return its bytes, or a range of them."""
         stop = self.nbytes if stop is None else stop
         return self.source.read(self.start + start, stop - start)
 

@@ -126,14 +126,14 @@ def _prefixed(name: str) -> list[str]:
 
 
 def added_gain(file: File, tensor: str) -> float:
-    """What is added to a tensor's values in a checkpoint to give those of a GGUF file: 1 to the gains of Gemma."""
+    """Return what is added to a tensor's values in a checkpoint to give those of a GGUF file: 1 to the gains of Gemma."""
     module = tensor.removesuffix(".weight")
     less = file.metadata.get("general.architecture") in _GAINS_LESS_1
     return 1.0 if less and module.endswith("_norm") and not module.endswith(".ssm_norm") else 0.0
 
 
 def tiled_places(file: File, tensor: Tensor) -> NDArray[Any] | None:
-    """`tiled_heads` for a tensor of a file, by its keys.
+    """Return `tiled_heads` for a tensor of a file, by its keys.
 
     :raises ValueError: for keys that do not fit the tensor
     """
@@ -177,8 +177,8 @@ def heads_that_move(file: File, tensor: str) -> int | None:
 
 
 def tiled_heads(net: DeltaNet, word: str) -> NDArray[Any] | None:
-    """For each row of a tensor of a delta net in a GGUF file (for `ssm_out` each column), its place in the checkpoint; None
-    if all have their own place.
+    """Return the place in the checkpoint of each row of a delta net's tensor in a GGUF file (of `ssm_out` each column);
+    None if all have their own place.
 
     Value heads of a checkpoint are grouped, and those of a file tiled: with G key heads, head r*G + g of the file is head
     g*(H/G) + r of the checkpoint (clause 4.8).

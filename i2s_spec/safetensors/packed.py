@@ -60,7 +60,7 @@ class PackedMatrix(NamedTuple):
         return scale_of(self.weight_scale, self.convention)
 
     def trits(self) -> NDArray[np.int8]:
-        """All trits, int8 [rows, cols].
+        """Return all trits, int8 [rows, cols].
 
         :raises UnusedCodeError: if the code 3 occurs
         """
@@ -167,7 +167,7 @@ def scale_of(weight_scale: np.float32, convention: Convention) -> np.float32:
 
 
 def checked_convention(weight_scale: str) -> Convention:
-    """One of the two conventions; ValueError for another word."""
+    """Return one of the two conventions; ValueError for another word."""
     if weight_scale not in {"multiply", "divide"}:
         raise ValueError(f"weight_scale must be 'multiply' or 'divide', not {quote(weight_scale)}")
     return "multiply" if weight_scale == "multiply" else "divide"
@@ -195,7 +195,7 @@ def quantizes_online(path: str | os.PathLike[str] | Sequence[str | os.PathLike[s
 
 
 def _quantization(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
-    """`quantization_config` in the config.json beside a checkpoint; empty if there is none."""
+    """Return `quantization_config` in the config.json beside a checkpoint; empty if there is none."""
     first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
     folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
     try:
@@ -207,7 +207,7 @@ def _quantization(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 
 def _matrices(checkpoint: Checkpoint, convention: Convention) -> Iterator[PackedMatrix]:
-    """Every uint8 matrix with a `weight_scale`; each is checked."""
+    """Yield every uint8 matrix with a `weight_scale`; each is checked."""
     for name, stored in checkpoint.items():
         if stored.dtype != "U8" or not name.endswith(_WEIGHT):
             continue
@@ -238,7 +238,7 @@ def _refused(stored: Stored, reason: str) -> FormatError:
 
 
 def _byte_rows(rows: int, cols: int) -> Iterable[tuple[int, int]]:
-    """Ranges of packed rows of about a million elements."""
+    """Return ranges of packed rows of about a million elements."""
     step = max(WINDOW // (_PER_BYTE * cols), 1)
     packed = rows // _PER_BYTE
     return ((start, min(start + step, packed)) for start in range(0, packed, step))

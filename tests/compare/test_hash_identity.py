@@ -303,3 +303,12 @@ def test_hash_and_diff_and_convert_are_functions_of_files(tmp_path: Path) -> Non
     with i2s.open(path) as file:
         assert i2s.diff(file, path.read_bytes()).same
         assert not i2s.diff(path, file, "interleave-64").same
+
+
+def test_a_tail_that_the_dialect_does_not_have_is_refused() -> None:
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        writer.add_tensor("a", (1, 128), "I2_S", bytes(32) + b"\0\0\0\1" + bytes(28))
+    file = open_file(io.BytesIO(out.getvalue()))
+    with pytest.raises(ValueError, match="repeats the scale"):
+        identity(file, "interleave-128/offset-1/replicated-8")

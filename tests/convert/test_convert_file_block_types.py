@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from i2s_spec.codec import blocks_native
+from i2s_spec.codec.encoding import ProofError
 from i2s_spec.codec.native import pack
+from i2s_spec.convert import groups
 from i2s_spec.convert.convert_file import advice, convert_file
 from i2s_spec.convert.encode import decode_tensor
 from i2s_spec.convert.new import new
@@ -258,3 +260,19 @@ def test_a_proof_names_what_was_compared() -> None:
         other, result = converted(bytes(data), to=to)
         assert (result.proofs[0].compared, result.proofs[0].rounding.scales > 1) == (compared, True)
         assert 4.0 * 0.25 in open_file(other).tensors[NAME].dequantize()
+
+
+@pytest.mark.parametrize(("target", "part"), [("Q2_0", "convert"), ("F16", "_words")])
+def test_changed_bytes_of_groups_are_noticed(target: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, made = io.BytesIO(), getattr(groups, part)
+    with Writer(out) as writer:
+        data = blocks_native.pack(np.ones((1, 256), dtype=np.int8), 0.5, "TQ2_0")
+        writer.add_tensor("blk.0.attn_q.weight", (1, 256), "TQ2_0", data)
+
+    def changed(*given: Any, **more: Any) -> Any:
+        found = made(*given, **more)
+        return found._replace(data=bytes(len(found.data))) if target == "Q2_0" else found * 0
+
+    monkeypatch.setattr(groups, part, changed)
+    with pytest.raises(ProofError, match="does not give back"):
+        convert_file(io.BytesIO(out.getvalue()), io.BytesIO(), to=target)

@@ -20,7 +20,7 @@ import numpy as np
 from i2s_spec.codec.encoding import FLOAT_WORDS, TERNARY_TYPES
 from i2s_spec.compare.diff import first_difference
 from i2s_spec.compare.explanation import explanation
-from i2s_spec.compare.hash import canonical_data, parts, small_tensors, words_known
+from i2s_spec.compare.hash import canonical_data, words_known
 from i2s_spec.compare.tensor_rows import ROUNDING, SMALLEST, Rows, flat_rows, value_rows
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.match_dialect import COMPARED
@@ -33,7 +33,6 @@ from i2s_spec.schema.types import I2_S
 if TYPE_CHECKING:
     from i2s_spec.compare.known_weights import Budget, ReferenceOutcome, ReferenceWeights
     from i2s_spec.gguf.reader import File, Tensor
-    from i2s_spec.schema.dialect import Dialect
 
 #: Most tensors that may differ; the comparison ends after them.
 MOST: Final = 1 << 11
@@ -62,29 +61,24 @@ def compared(subject: LintContext) -> Compared:
     outcomes: list[tuple[int, ReferenceOutcome]] = []
     left: list[tuple[int, str]] = []
     budget = known_weights.Budget()
-    for part in parts(range(len(survey))):
-        rows = [survey.row(place) for place in part]
-        equal = _equal(subject, weights, [row for row in rows if row not in odd], expected)
-        for row in rows:
-            if row in equal:
-                continue
-            if row in odd:
-                left.append((row, "its extent is wrong"))
-                continue
-            if len(outcomes) >= MOST:
-                left.append((row, f"{MOST:,} others differ already"))
-                continue
-            tensor = subject.file.tensors.by_index(row)
-            with noted(subject, row, left):
-                known = weights.known(subject.file, tensor)
-                twin = weights.twin(tensor)
-                pair = None if twin is None or weights.file is None else (weights.file, twin)
-                others = partial(_reference_rows, subject, tensor, partial(_known_rows, weights, subject.file))
-                outcome = known_weights.compared(
-                    subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full", budget
-                )
-                if not outcome.good:
-                    outcomes.append((row, outcome))
+    for row in (survey.row(place) for place in range(len(survey))):
+        if row in odd:
+            left.append((row, "its extent is wrong"))
+            continue
+        if len(outcomes) >= MOST:
+            left.append((row, f"{MOST:,} others differ already"))
+            continue
+        tensor = subject.file.tensors.by_index(row)
+        with noted(subject, row, left):
+            known = weights.known(subject.file, tensor)
+            twin = weights.twin(tensor)
+            pair = None if twin is None or weights.file is None else (weights.file, twin)
+            others = partial(_reference_rows, subject, tensor, partial(_known_rows, weights, subject.file))
+            outcome = known_weights.compared(
+                subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full", budget
+            )
+            if not outcome.good:
+                outcomes.append((row, outcome))
     return Compared(tuple(outcomes), tuple(left), len(survey))
 
 
@@ -100,29 +94,6 @@ def _reference_rows(subject: LintContext, tensor: Tensor, rows: Callable[[Tensor
             yield other.name, rows(other)
         except (FormatError, ValueError):
             continue
-
-
-def _equal(subject: LintContext, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
-    """Return the rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read
-    at once.
-    """
-    reference, file = weights.file, subject.file
-    theirs = parse(weights.reference.dialect)
-    if reference is None or reference.fault is not None or max(expected.tail.copies, theirs.tail.copies) > 1:
-        return set()
-    pairs: list[tuple[int, Tensor, Tensor]] = []
-    for row in rows:
-        tensor = file.tensors.by_index(row)
-        twin = reference.tensors.get(tensor.name)
-        if twin is not None and twin.type is I2_S and twin.ne == tensor.ne and twin.span.stop <= reference.size:
-            pairs.append((row, tensor, twin))
-    ours = small_tensors(file, [tensor for _, tensor, _ in pairs], expected)
-    known = small_tensors(reference, [twin for _, _, twin in pairs], theirs)
-    return {
-        row
-        for (row, _, _), one, other in zip(pairs, ours, known, strict=True)
-        if one is not None and other is not None and (one.codes, one.scale) == (other.codes, other.scale)
-    }
 
 
 def owners_of(subject: LintContext, scale: float) -> list[str]:
