@@ -105,9 +105,7 @@ def pack(row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, dst: 
     return bad
 
 
-def floats(
-    row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, scale: float, dst: Any, way: int
-) -> None:
+def floats(row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, scale: float, dst: Any, way: int) -> None:
     """`blocks` runs of `group` bytes to one float32 an element."""
     if blocks:
         with np.errstate(all="ignore"):

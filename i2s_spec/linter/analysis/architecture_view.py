@@ -351,11 +351,11 @@ class ArchitectureView:
     def _look(self, name: str, texts: tuple[bytes, ...], compared: int | None) -> Strings | None:
         if not self.keys.has(name) or self.file.fault is not None:
             return None
-        from i2s_spec.gguf.strings import COMPARED, look
+        from i2s_spec.gguf.strings import COMPARED, examine
 
         entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
         source, start, stop = self.file.source, entry.value_start, entry.stop
-        return look(source, start, stop, entry.count, big, texts, COMPARED if compared is None else compared)
+        return examine(source, start, stop, entry.count, big, texts, COMPARED if compared is None else compared)
 
     def item_span(self, name: str, index: int) -> Span:
         """Return the bytes of one string of an array, without its length."""

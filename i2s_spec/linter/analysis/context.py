@@ -113,9 +113,9 @@ class Subject:
         else:
             file.data_section.locate()
         if self.shift is None and self.data_size_unexplained:
-            from i2s_spec.gguf.strings import text_decoded
+            from i2s_spec.gguf.strings import utf8_damage
 
-            if (error := text_decoded(file.source)) is not None:
+            if (error := utf8_damage(file.source)) is not None:
                 raise error
 
     @cached_property

@@ -662,7 +662,7 @@ def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tup
     if seen.markers == len(seen.marked):
         return tuple(seen.marked.get(marker, -1) for marker in markers)
     entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
-    return strings.look(known.file.source, entry.value_start, entry.stop, entry.count, big, markers, 0).found
+    return strings.examine(known.file.source, entry.value_start, entry.stop, entry.count, big, markers, 0).found
 
 
 #: From this share on, results that no applicable merge makes are reported: 3 of 236,339 in Gemma 4's vocabulary.
