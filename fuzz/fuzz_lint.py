@@ -30,7 +30,7 @@ from i2s_spec.compare.known_weights import Reference
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.fix import fix
 from i2s_spec.linter.options import Options
@@ -134,7 +134,7 @@ def _check(file: bytes, origin: bytes | str, options: dict[str, Any], form: str)
 _CODES = ([3, 3, 3, 3], [0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 1, 0], [1, 1, 1, 0])
 
 
-def _verdicts(dialect: str, subject: Subject) -> list[Any]:
+def _verdicts(dialect: str, subject: LintContext) -> list[Any]:
     try:
         return [verdict.as_dict() for verdict in verdicts(subject, dialect)]
     except ValueError as error:  # an unknown dialect

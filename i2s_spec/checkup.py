@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, is_address, source_of
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.text import examined
@@ -143,7 +143,7 @@ def _looked_at(origin: Origin, threads: int, found: Checkup, deep: bool) -> Chec
         dialect, certain = _dialect(identified)
         file = File(source)
         is_model = identified.kind is None or identified.kind.is_model
-        subject = Subject(file, path)
+        subject = LintContext(file, path)
         subject.errors = tuple(each for each in report.findings if each.severity is Severity.ERROR)
         made = verdicts(subject, dialect)
         found = found._replace(
@@ -185,7 +185,7 @@ def _dialect(found: Identification) -> tuple[str, bool]:
 
 
 def _steps(checkup: Checkup, path: str) -> Iterator[Step]:
-    """What to do next, the most urgent first."""
+    """Yield what to do next, the most urgent first."""
     report, found, verdicts = checkup.report, checkup.identification, checkup.verdicts
     counts = Counter(finding.code for finding in report.findings)
     counts.update(report.elided)

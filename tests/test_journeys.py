@@ -341,7 +341,7 @@ def test_the_record_of_a_run(copy: Copy) -> None:
 RULE: Final = '''
 
 @rule("G998", "key-of-a-test", "the key {got} is there", severity=WARNING, clause="2.4")
-def key_of_a_test(subject: Subject) -> Iterator[Finding]:
+def key_of_a_test(subject: LintContext) -> Iterator[Finding]:
     """The file has the key `i2s.test`.
 
     Why: a test wants to see it.

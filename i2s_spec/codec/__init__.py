@@ -21,5 +21,6 @@
     quantize       the rules by which released programs make weights ternary, bit for bit
     float_passes   passes over the words of float weights, and the Walsh-Hadamard transform of rotated ones
 
-`_codec` and `_cpu` are compiled from `pyx/`. Fast paths are held to the definition by laws, bit for bit.
+`_blocks`, `_codec`, `_cpu`, `_floats` and `_survey` are compiled from `pyx/`; modules in Python of the same names are used
+where nothing is compiled. Fast paths are held to the definition by laws, bit for bit.
 """

@@ -214,7 +214,7 @@ def pack(values: ArrayLike, scales: ArrayLike, type: str, *, byte_order: ByteOrd
     _, blocks = tensor.rows_of(raw)
     each = array.reshape(tensor.rows, -1, tensor.layout.block)
     for rows, columns in _windows(tensor):
-        blocks[rows, columns] = _encoded(each[rows, columns].astype(np.int16) + 1, tensor.layout)
+        blocks[rows, columns] = blocks_of_codes(each[rows, columns].astype(np.int16) + 1, tensor.layout)
     tensor.scale_bytes(raw)[...] = stored_scales(tensor, scales, byte_order)
     return raw.tobytes()
 
@@ -245,7 +245,7 @@ def unpack(
     values = np.empty((tensor.rows, tensor.cols // tensor.layout.block, tensor.layout.block), dtype=np.int8)
     _, blocks = tensor.rows_of(raw)
     for rows, columns in _windows(tensor):
-        values[rows, columns] = (_codes(blocks[rows, columns], tensor.layout) - 1).astype(np.int8)
+        values[rows, columns] = (codes_of_blocks(blocks[rows, columns], tensor.layout) - 1).astype(np.int8)
     flat = values.reshape(-1)
     if answer != "plus-two" and (found := flat == FOURTH_WEIGHT).any():
         if answer == "reject":
@@ -279,7 +279,7 @@ def histogram(data: Any, shape: Sequence[int], type: str) -> tuple[int, int, int
     _, blocks = tensor.rows_of(tensor.take(data))
     counts = np.zeros(4, dtype=np.int64)
     for rows, columns in _windows(tensor):
-        counts += np.bincount(_codes(blocks[rows, columns], tensor.layout).reshape(-1), minlength=4)
+        counts += np.bincount(codes_of_blocks(blocks[rows, columns], tensor.layout).reshape(-1), minlength=4)
     zero, one, two, three = (int(count) for count in counts)
     return zero, one, two, three
 
@@ -337,7 +337,7 @@ def _places(layout: BlockLayout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return found[:, 0], found[:, 1]
 
 
-def _codes(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
+def codes_of_blocks(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
     """Return the code of each element of blocks [..., bytes], int16 [..., elements]."""
     at, where = _places(layout)
     held = blocks[..., at].astype(np.int32)
@@ -346,7 +346,7 @@ def _codes(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
     return (held * 3**where % 256 * 3 >> 8).astype(np.int16)
 
 
-def _encoded(codes: NDArray[np.int16], layout: BlockLayout) -> NDArray[np.uint8]:
+def blocks_of_codes(codes: NDArray[np.int16], layout: BlockLayout) -> NDArray[np.uint8]:
     """Return the bytes of blocks from the codes of their elements; 0 where a scale will be."""
     at, where = _places(layout)
     number = np.zeros((*codes.shape[:-1], layout.nbytes), dtype=np.int32)
@@ -392,7 +392,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     """
     layout, raw = block_layout(type), np.frombuffer(data, dtype=np.uint8)
     unit = layout.group_bytes(cols)
-    odd_by, some_by = _tables(layout, cols)
+    odd_by, some_by = tables_of_bytes(layout, cols)
     columns = np.arange(pos, pos + raw.size) % unit
     odd = odd_by[columns, raw]
     first_odd = pos + int((odd > 0).argmax()) if odd.any() else -1
@@ -403,7 +403,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     some: NDArray[np.bool_] = np.asarray(some_by[np.arange(unit), groups].any(axis=1))
     offset, width = layout.scale.offset, layout.scale.nbytes
     scales = np.ascontiguousarray(groups[:, offset : offset + width])
-    return _observed(int(odd.sum()), first_odd, scales, some, first, byte_order)
+    return observe_scales(int(odd.sum()), first_odd, scales, some, first, byte_order)
 
 
 def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_order: ByteOrder = "little") -> Groups:
@@ -416,7 +416,7 @@ def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_o
     found = Groups(odd, first_odd, 0, 0, -1, 0, -1, 0, -1, 0, -1, (0,) * OCTAVES)
     for part in scales:
         raw = np.frombuffer(part, dtype=np.uint8).reshape(-1, 4)
-        new = _observed(0, -1, raw, np.zeros(len(raw), dtype=bool), found.scales, byte_order)
+        new = observe_scales(0, -1, raw, np.zeros(len(raw), dtype=bool), found.scales, byte_order)
         larger = new if new.largest > found.largest else found
         found = found._replace(
             scales=found.scales + new.scales,
@@ -431,7 +431,7 @@ def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_o
     return found
 
 
-def _observed(
+def observe_scales(
     odd: int, first_odd: int, scales: NDArray[np.uint8], some: NDArray[np.bool_], first: int, byte_order: ByteOrder
 ) -> Groups:
     """Summarize scales.
@@ -462,7 +462,7 @@ def _count(found: NDArray[np.bool_], first: int) -> tuple[int, int]:
 
 
 @cache
-def _tables(layout: BlockLayout, cols: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def tables_of_bytes(layout: BlockLayout, cols: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For every byte of a group and every value of it: how many odd codes it has, or whether it is odd itself; and whether
     it has a code that is not that of 0."""
     unit = layout.group_bytes(cols)

@@ -26,7 +26,7 @@ from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
@@ -184,7 +184,7 @@ def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
 def programs_of(data: bytes) -> dict[str, list[str]]:
     """Return the programs on record that reject a file, and those that load it; of the others it is not known."""
     with File(BufferSource(data)) as file:
-        found = verdicts(Subject(file, None, Reading("none")))
+        found = verdicts(LintContext(file, None, Reading("none")))
     return {key: [each.runtime for each in found if each.loads == word] for key, word in _LOADS.items()}
 
 
@@ -324,7 +324,7 @@ def reader_of(rule: Rule, path: str) -> ReaderKind:
 
 
 def phase_of(rule: Rule, path: str) -> Phase:
-    """How far a reader gets in a file that breaks a rule.
+    """Return how far a reader gets in a file that breaks a rule.
 
     :param path: of the field that the finding points to
     """

@@ -20,5 +20,5 @@
 
 `reader` calls `header`, `tensor` and `source`; `tensor` calls `type_numbers`, and `codec.encoding` for trits; `split_set`
 and `writer_forms` call `reader`; `writer` calls `encode` and `atomic_file`. The scanner, `_scanner`, is the Cython twin of
-`i2s_spec.schema.container.parse`.
+`i2s_spec.schema.container.parse`; it and `_strings` are modules in Python where nothing is compiled.
 """

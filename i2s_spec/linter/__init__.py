@@ -1,15 +1,15 @@
 """The linter: it checks a file and returns a report; it also repairs and cleans files.
 
 A *rule* is a declaration (code, slug, sentence, severity, clause, provenance, fix) and, unless the reader itself raises
-it, a short function that examines a `Subject` and yields findings. The *engine* opens the file, turns an error of the
+it, a short function that examines a `LintContext` and yields findings. The *engine* opens the file, turns an error of the
 reader into a finding, runs every rule over what could be read, and returns a `Report`. *Report formats* render it.
 
-    run               a run of `i2s lint`: baseline, suppressions and totals over the reports of many files
+    lint_run          a run of `i2s lint`: baseline, suppressions and totals over the reports of many files
       paths           arguments to files, and files to reports, in this process or in a process_pool
       cluster/        the same on Dask, with results that are kept between runs, and counts over them
         engine        lint: one file to one Report
           rules/      the rules by subject; each examines a file as analysis.context gives it
-            analysis/ a file as the rules see it (`Subject`), and analyses that several rules share, computed once
+            analysis/ a file as the rules see it (`LintContext`), and analyses that several rules share, computed once
             runtimes/ which programs load a file and compute with it, and why not
       baseline        findings that are known already
       report/         report formats, which render report_data

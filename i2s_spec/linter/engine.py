@@ -20,7 +20,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, chunks, is_address, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
-from i2s_spec.linter.analysis.context import Subject, split_set
+from i2s_spec.linter.analysis.context import LintContext, split_set
 from i2s_spec.linter.analysis.coverage import unchecked
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Split, Suppressed, split_of
@@ -95,7 +95,7 @@ def lint(
         finally:
             if path is not None:
                 source.close()
-            run.spent(source)
+            run.record_requests(source)
     return run.report(str(path if path is not None else source.name))
 
 
@@ -140,7 +140,7 @@ class _Run:
         self._sample: Sample | None = None
         self._unchecked: tuple[str, ...] = ()
         self._remote: Remote | None = None
-        self._subject: Subject | None = None
+        self._subject: LintContext | None = None
         self._split: Split | None = None
 
     def file(self, source: Source) -> None:
@@ -151,9 +151,9 @@ class _Run:
             file = File(source)
             self.add(map(finding_of, (*file.passed, *([file.fault] if file.fault is not None else []))))
             place = self.place if self.place is not None else getattr(source, "path", None)
-            subject = self._subject = Subject(file, place, self._reading, self._weights)
+            subject = self._subject = LintContext(file, place, self._reading, self._weights)
             fetched = subject.on_server
-            subject.asked = _by_the_reader(self._codes, fetched)
+            subject.rules_checked = _by_the_reader(self._codes, fetched)
             subject.by_document = profile_named(self._options.profile).by_document
             subject.runtimes_requested = self._options.runtimes
             subject.record = self._options.record
@@ -166,7 +166,7 @@ class _Run:
             if self._begin(subject) and self._run(subject):
                 if self._sample is not None:
                     self._sample = self._sampled(subject, False)
-                self._more(subject)
+                self._add_details(subject)
                 reason = source.changed() or (self._weights.changed() if self._weights is not None else None)
                 if reason is not None:
                     span = Span(0, source.size)
@@ -180,7 +180,7 @@ class _Run:
         if found:
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
-    def _offer(self, subject: Subject, found: list[Finding]) -> None:
+    def _offer(self, subject: LintContext, found: list[Finding]) -> None:
         """Add to findings whether `fix` repairs them; of a file on a server, or with more tensors than models have, whether
         their rules have repairs."""
         if subject.on_server or len(subject.file.tensors) > MOST_PLANNED:
@@ -195,7 +195,7 @@ class _Run:
         except Exception as error:
             self._collection.bug("repairs", error)
 
-    def _begin(self, subject: Subject) -> bool:
+    def _begin(self, subject: LintContext) -> bool:
         """Start to read the payloads while the rules on the header run; False if the file can no longer be read."""
         try:
             if any(rule.payload for rule in reversed(self._rules)):  # these come last
@@ -207,7 +207,7 @@ class _Run:
             self._collection.bug("survey", error)
         return True
 
-    def _run(self, subject: Subject) -> bool:
+    def _run(self, subject: LintContext) -> bool:
         """Run the rules; False if the file can no longer be read."""
         fault = subject.file.fault
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing was read from the right position
@@ -221,12 +221,12 @@ class _Run:
             try:
                 if not waits and rule.weights is not WeightUse.NONE:
                     waits = True
-                    self._ahead(subject)
+                    self._start_layout_evidence(subject)
                 if when not in met:
                     met[when] = False  # if the condition fails, its first rule reports that
                     met[when] = when(subject)
                 if met[when]:
-                    subject.asked += 1
+                    subject.rules_checked += 1
                     self.add(check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
@@ -238,10 +238,10 @@ class _Run:
             if rule.when not in met:
                 with suppress(Exception):  # nobody asked for the rule
                     met[rule.when] = rule.when(subject)
-            subject.ignored += met.get(rule.when, False)
+            subject.rules_skipped += met.get(rule.when, False)
         return True
 
-    def _ahead(self, subject: Subject) -> None:
+    def _start_layout_evidence(self, subject: LintContext) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
         if subject.surveying is not None and any(rule.when is layers_read for rule in reversed(self._rules)):
             from i2s_spec.linter.analysis.layout import layout_ahead
@@ -249,7 +249,7 @@ class _Run:
             with suppress(Exception):  # the rule meets the fault again and reports it
                 layout_ahead(subject)
 
-    def _sampled(self, subject: Subject, stopped: bool) -> Sample:
+    def _sampled(self, subject: LintContext, stopped: bool) -> Sample:
         """Return the active rules that did not see all bytes that they check.
 
         :param stopped: whether the run stopped, so that it is not known what was read
@@ -273,17 +273,17 @@ class _Run:
             scales,
         )
 
-    def spent(self, source: Source) -> None:
+    def record_requests(self, source: Source) -> None:
         """Record the requests and bytes, if the source is on a server."""
         usage = getattr(source, "usage", None)
         if usage is not None:
             version, etag = (getattr(source, name, None) for name in ("version", "etag"))
             asked = split_set.__wrapped__  # type: ignore[attr-defined]  # the source is closed: only what is known counts
-            whole = None if self._subject is None else self._subject.results.get(asked)
+            whole = None if self._subject is None else self._subject.analyses.get(asked)
             more = (0, 0) if whole is None else (whole.requests, whole.bytes)
             self._remote = Remote(version, usage.requests + more[0], usage.bytes + more[1], etag)
 
-    def _more(self, subject: Subject) -> None:
+    def _add_details(self, subject: LintContext) -> None:
         """Add what was requested besides the findings, and what they do not cover."""
         try:
             if (whole := split_set(subject)) is not None and whole.number is not None:
@@ -343,7 +343,7 @@ def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=8)
 def _by_the_reader(codes: tuple[str, ...], fetched: bool) -> int:
-    """How many of them the reader checks in every file; the others are counted when they are."""
+    """Count the active rules that the reader checks in every file; the others are counted when they are."""
     return sum(rule.check is None and _is_asked(rule, fetched) for rule in _in_order(codes))
 
 

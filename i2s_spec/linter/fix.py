@@ -30,7 +30,7 @@ from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_inputs, refuse_
 from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, require_written, source_of
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.key_edits import EditedKey, KeyEdits, asked_actions, changes_of
 from i2s_spec.linter.options import defaults
@@ -309,7 +309,7 @@ def _file(source: Source) -> File:
     says.
     """
     file = File(source)
-    Subject(file)
+    LintContext(file)
     return file
 
 
@@ -413,7 +413,7 @@ def _edited(
 
 
 def _after_header(file: File) -> int:
-    """Where the data section begins; the end of a file without tensors, which has none."""
+    """Return where the data section begins; the end of a file without tensors, which has none."""
     start = file.data_start if file.index.tensors else file.size
     assert start is not None
     return min(start, file.size)
@@ -464,7 +464,7 @@ def _errors(made: Source, path: str | None) -> Report:
 
 
 def refuse_new_errors(before: Source, after: Source, path: str | None = None) -> Report:
-    """Return the errors of a header, where the original has as many of each kind.
+    """Refuse a header with errors that the original does not have as often; return its report.
 
     :param path: where both are, or will be
     :raises NewErrors: with the first one that the original has not
@@ -485,14 +485,15 @@ def refuse_new_errors(before: Source, after: Source, path: str | None = None) ->
 
 
 def _place(target: Target | None, path: str | None) -> str | None:
-    """Where the other parts of a split model are looked for: beside the result, or beside the origin of a dry run."""
+    """Return where the other parts of a split model are looked for: beside the result, or beside the origin of a dry
+    run."""
     if target is None:
         return path
     return os.fspath(target) if isinstance(target, str | os.PathLike) else None
 
 
 def _remaining(made: Origin, original: File, threads: int, place: str | None) -> Report:
-    """What the linter finds in the result, weights included; without weights for a file that consists of holes."""
+    """Lint the result, weights included; without weights for a file that consists of holes."""
     try:
         require_written(original.source)
     except ValueError:

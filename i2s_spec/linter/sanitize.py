@@ -26,13 +26,19 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import Origin, chunks, require_written, source_of
 from i2s_spec.gguf.split_set import TYPES
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.rule import Finding
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.i2s_extent import form_of_a_writer
 from i2s_spec.linter.rules.keys import odd_bool
 from i2s_spec.linter.rules.model_keys import foreign_prefix, key_type
-from i2s_spec.linter.rules.template import is_template, seen, template_reaches_out, template_runs_long, text_not_read
+from i2s_spec.linter.rules.template import (
+    is_template,
+    read_texts,
+    template_reaches_out,
+    template_runs_long,
+    text_not_read,
+)
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.keys import REQUIRED
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType
@@ -75,7 +81,7 @@ class Keys(NamedTuple):
     changed: dict[str, Value]
 
 
-def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out: list[Removed]) -> Keys:
+def keys_of(subject: LintContext, keep_unknown: bool, drop_template: bool, left_out: list[Removed]) -> Keys:
     """Return the changes to all keys; removed parts are added to `left_out`.
 
     :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`
@@ -99,11 +105,11 @@ def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out:
     return keys
 
 
-def _hazards(subject: Subject) -> dict[int, str]:
+def _hazards(subject: LintContext) -> dict[int, str]:
     """Return the numbers of keys whose templates have errors, or could not be examined to their end, each with the
     rule.
     """
-    texts = seen(subject)
+    texts = read_texts(subject)
     found = {text.i: text_not_read for text in texts.unread if text.is_template}
     rules = {"reach": template_reaches_out, "loop": template_runs_long}
     found.update((text.i, rules[hazard.kind]) for text, hazard in reversed(texts.hazards) if hazard.kind in rules)
@@ -111,7 +117,7 @@ def _hazards(subject: Subject) -> dict[int, str]:
 
 
 def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop_template: bool) -> str | None:
-    """Why a key is left out, or None."""
+    """Say why a key is left out; None for one that stays."""
     name = quote(entry.name)
     if not entry.name or not entry.name.isascii() or not entry.key.isprintable():
         return f"key {name}, because its name is empty or not printable"
@@ -175,7 +181,7 @@ def _plain(text: str) -> str:
 
 
 def names(file: File, left_out: list[Removed]) -> dict[str, str]:
-    """Printable names for tensors whose names are not printable."""
+    """Return printable names for tensors whose names are not printable."""
     names: dict[str, str] = {}
     for tensor in file.tensors.rows:
         if not tensor.name.isprintable():
@@ -188,7 +194,7 @@ def names(file: File, left_out: list[Removed]) -> dict[str, str]:
 
 
 def tails(file: File, left_out: list[Removed]) -> dict[str, Replacement]:
-    """I2_S tensors whose tail holds more than the scale, with functions that give their bytes without the rest."""
+    """Return I2_S tensors whose tail holds more than the scale, with functions that give their bytes without the rest."""
     tails: dict[str, Replacement] = {}
     for tensor in file.tensors.rows:
         if tensor.type is I2_S and any(tensor.tail[4:]):
@@ -208,7 +214,7 @@ def _without_rest(file: File, tensor: Tensor) -> Callable[[], Iterator[bytes]]:
 
 
 def unowned(file: File) -> Iterator[Removed]:
-    """Byte ranges after the tensor infos that belong to no tensor and are not all zeros."""
+    """Yield byte ranges after the tensor infos that belong to no tensor and are not all zeros."""
     assert file.infos_end is not None
     end = file.infos_end
     for start, stop, _ in (*sorted(tensor.span for tensor in file.tensors.rows), Span(file.size, file.size)):
@@ -274,7 +280,7 @@ def sanitize(
             if isinstance(target, str | os.PathLike):
                 refuse_taken(target, force)
         file = File(source)
-        subject = Subject(file, path)
+        subject = LintContext(file, path)
         _require_understood(subject, keep_unknown)
         require_written(source)
         return _rewritten(subject, target, keep_unknown, drop_template, force, threads, progress)
@@ -283,7 +289,7 @@ def sanitize(
             source.close()
 
 
-def _require_understood(subject: Subject, keep_unknown: bool) -> None:
+def _require_understood(subject: LintContext, keep_unknown: bool) -> None:
     """Refuse a file with a part that is not understood.
 
     If the keys of a model had another architecture's prefix, they would be left out as unknown, and nobody could repair
@@ -302,7 +308,7 @@ def _require_understood(subject: Subject, keep_unknown: bool) -> None:
 
 
 def _rewritten(
-    subject: Subject,
+    subject: LintContext,
     target: Target | None,
     keep_unknown: bool,
     drop_template: bool,
@@ -339,8 +345,9 @@ def _rewritten(
     )
 
 
-def _without_weights(subject: Subject, ranges: Iterable[Removed]) -> Iterator[Removed]:
-    """Ranges that belong to no tensor under any known meaning of a type number, wherever the data section may begin.
+def _without_weights(subject: LintContext, ranges: Iterable[Removed]) -> Iterator[Removed]:
+    """Yield ranges that belong to no tensor under any known meaning of a type number, wherever the data section may
+    begin.
 
     :raises ValueError: for one that may hold weights
     """

@@ -90,7 +90,7 @@ def load_model(
 
 
 def refusal(file: File) -> str | None:
-    """Why `load_model` refuses a file without linter errors; None if it does not. No weights are read.
+    """Return why `load_model` refuses a file without linter errors; None if it does not. No weights are read.
 
     :raises FormatError: if the file changed
     """

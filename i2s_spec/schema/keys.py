@@ -320,14 +320,19 @@ def _token_id(name: str, meaning: str) -> Key:
     return Key(f"tokenizer.ggml.{name}_token_id", _U32, OPTIONAL, ("tokenizer", "chat"), meaning, "3.5", note=note)
 
 
+#: The keys that a vocabulary of tokens and merges needs.
+TOKENIZER_MODEL: Final = "tokenizer.ggml.model"
+TOKENS: Final = "tokenizer.ggml.tokens"
+MERGES: Final = "tokenizer.ggml.merges"
+
 TOKENIZER: Final[tuple[Key, ...]] = (
-    Key("tokenizer.ggml.model", _STR, REQUIRED, ("tokenizer",), "The kind of tokenizer.", "3.5", values=TOKENIZERS),
+    Key(TOKENIZER_MODEL, _STR, REQUIRED, ("tokenizer",), "The kind of tokenizer.", "3.5", values=TOKENIZERS),
     Key(
         "tokenizer.ggml.pre", _STR, OPTIONAL, ("tokenizer",), "How text is split before merges apply.", "3.5",
         default="default", note="the official 2B-4T file lacks it; llama.cpp and its relatives then warn",
     ),
     Key(
-        "tokenizer.ggml.tokens", ("arr[str]",), REQUIRED, ("loader", "tokenizer"), "The tokens, by id.", "3.5",
+        TOKENS, ("arr[str]",), REQUIRED, ("loader", "tokenizer"), "The tokens, by id.", "3.5",
         note="two equal tokens crash loaders",
     ),
     Key(
@@ -339,7 +344,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
         values=(0, 1, 2, 3, 4, 5, 6), note="0 undefined, 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte",
     ),
     Key(
-        "tokenizer.ggml.merges", ("arr[str]",), REQUIRED, ("tokenizer",), "Pairs that are joined, in the order of priority.",
+        MERGES, ("arr[str]",), REQUIRED, ("tokenizer",), "Pairs that are joined, in the order of priority.",
         "3.5", when="gpt2",
     ),
     _token_id("bos", "Begins a text."),

@@ -24,7 +24,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, Protocol
 
 from i2s_spec.schema.expressions import Expression, ExpressionScope, UnknownValue, compiled
-from i2s_spec.schema.keys import MAX_LAYERS
+from i2s_spec.schema.keys import MAX_LAYERS, MERGES, TOKENIZER_MODEL, TOKENS
 
 _FILE: Final = "llama_cpp.json.gz"
 _GZIP: Final = 31  # zlib's word for its form
@@ -171,6 +171,16 @@ class Table:
     def loader(self) -> str:
         """The loader in a few words: the commit alone."""
         return f"llama.cpp at {self.commit[:7]}"
+
+    def vocabulary_keys(self, tokenizer: str, pre_tokenizer: object) -> tuple[str, ...]:
+        """Return the keys without which the loader refuses a vocabulary.
+
+        :param tokenizer: the value of `tokenizer.ggml.model`; `pre_tokenizer` that of `tokenizer.ggml.pre`
+        """
+        if tokenizer in self.without_tokens:
+            return (TOKENIZER_MODEL,)
+        merged = tokenizer in self.with_merges and pre_tokenizer not in self.pre_without_merges
+        return (TOKENIZER_MODEL, TOKENS, MERGES) if merged else (TOKENIZER_MODEL, TOKENS)
 
     def architecture(self, name: str) -> LoaderArchitecture | None:
         """Return the rows of an architecture; None if the loader loads no such model."""

@@ -12,7 +12,7 @@ from malformed_cases import broken
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.fix import fix
 from i2s_spec.linter.rule import Severity
@@ -65,7 +65,7 @@ def test_offsets_of_another_alignment_are_one_error(kind: str, alignment: int) -
     assert errors(moved) == {"G222"}
     assert contents(repaired(moved)) == contents(sound)
     assert errors(repaired(moved)) == set()
-    subject = Subject(File(BufferSource(moved)))
+    subject = LintContext(File(BufferSource(moved)))
     right = [each.title for each in verdicts(subject) if each.computes == "correctly"]
     assert subject.shift is None or not right
 

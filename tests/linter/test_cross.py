@@ -20,7 +20,7 @@ from peers.programs import PROGRAM
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, source_of
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts
 from i2s_spec.schema.runtimes import RUNTIME
@@ -136,7 +136,7 @@ def _answers(command: list[str], files: list[Path]) -> dict[str, tuple[str, str]
 
 def verdict(path: Path, runtime: str) -> Verdict:
     with File(source_of(path)) as file:
-        return next(each for each in verdicts(Subject(file, str(path))) if each.runtime == runtime)
+        return next(each for each in verdicts(LintContext(file, str(path))) if each.runtime == runtime)
 
 
 #: Files on which a verdict is known to be wrong: U+FFFD in the counts of a header is a small number to this reader, which

@@ -10,7 +10,7 @@ from malformed_cases import SMALL
 
 import i2s_spec as i2s
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.payload_stats import examined_types
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import container
@@ -195,9 +195,9 @@ def test_types_whose_contents_were_examined() -> None:
     file.tensor_infos.append(tensor_info(b"unknown", (8,), 99, len(file.data)))
     file.data += bytes(32)
     data = draft.built(file)
-    read = Subject(i2s.open(data), reading=Reading("full"))
+    read = LintContext(i2s.open(data), reading=Reading("full"))
     assert examined_types(read) == (("F32", "I2_S", "Q4_K", "F16"), ("NVFP4", "I32"), ("type 99",), 1)
-    assert examined_types(Subject(i2s.open(data), reading=Reading("none"))) is None
+    assert examined_types(LintContext(i2s.open(data), reading=Reading("none"))) is None
 
 
 def test_no_runtime_computes_correctly_what_is_not_finite() -> None:

@@ -13,7 +13,7 @@ from i2s_spec.convert.convert_file import advice
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.runtimes.records import citation
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts
 from i2s_spec.model.tokenizer.byte_level import PRE_TOKENIZERS
@@ -38,7 +38,7 @@ FAMILY = ("bitnet.cpp-2024", "bitnet.cpp-2025", "bitnet.cpp-2026", "ik_llama.cpp
 
 def of(data: bytes) -> dict[str, Verdict]:
     with File(BufferSource(data)) as file:
-        return {verdict.runtime: verdict for verdict in verdicts(Subject(file, None, Reading("none")))}
+        return {verdict.runtime: verdict for verdict in verdicts(LintContext(file, None, Reading("none")))}
 
 
 @pytest.mark.parametrize("name", RECORDED)

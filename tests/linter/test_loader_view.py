@@ -13,7 +13,7 @@ from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.linter.analysis import loader_view as views
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Report
@@ -139,7 +139,7 @@ def test_an_old_table_only_warns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_view_is_computed_once_and_bounded() -> None:
-    subject = Subject(File(source_of(floats().built())))
+    subject = LintContext(File(source_of(floats().built())))
     assert loader_view(subject) is loader_view(subject)
     model = floats()
     model.set("{arch}.block_count", 2**32 - 1)
@@ -155,7 +155,7 @@ def test_names_that_are_no_text_do_no_harm() -> None:
 def test_new_models_of_llama_are_loaded() -> None:
     out = io.BytesIO()
     new(out, "llama", type="F16", layers=3)
-    view = loader_view(Subject(File(source_of(out.getvalue()))))
+    view = loader_view(LintContext(File(source_of(out.getvalue()))))
     assert view is not None
     assert view.refusal() is None
     assert np.frombuffer(out.getvalue()[:4], dtype="S4")[0] == b"GGUF"

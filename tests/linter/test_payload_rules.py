@@ -15,7 +15,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, FileSource, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis import payload_stats
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.rule import OTHER_FORMATS, Finding, Rule, Severity, WeightUse
 from i2s_spec.linter.rules import REGISTRY, all_rules
 from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
@@ -29,7 +29,7 @@ def found(data: bytes | Path, mode: str = "full", threads: int = 1) -> list[Find
     """What the rules on payloads say about a file."""
     file = File(source_of(data))
     with file:
-        subject = Subject(file, None, Reading(mode, threads))  # type: ignore[arg-type]
+        subject = LintContext(file, None, Reading(mode, threads))  # type: ignore[arg-type]
         return [finding for made in RULES for finding in made.findings(subject)]
 
 
@@ -245,7 +245,7 @@ def test_equal_fingerprints_are_compared() -> None:
     payload[0], payload[32], twin[0], twin[32] = 0x01, 0x00, 0x00, 0x01
     data = model(matrix(bytes(payload), b"one"), matrix(bytes(twin), b"two"))
     with File(source_of(data)) as file:
-        survey = Subject(file, None, Reading()).survey
+        survey = LintContext(file, None, Reading()).survey
         assert survey is not None
         assert survey[0].digest == survey[1].digest
     assert payload_codes(data) == set()
@@ -306,7 +306,7 @@ def test_a_hole_is_reported_by_one_rule(tmp_path: Path) -> None:
         out.seek(end)
         out.write(data[end:])
     with File(FileSource(path)) as file:
-        holes = payload_stats.holes(Subject(file))
+        holes = payload_stats.holes(LintContext(file))
     if not holes:
         pytest.skip("this file system has no holes")
     assert payload_codes(path) == set()  # only G412 concerns the hole
@@ -325,7 +325,7 @@ def test_all_at_once_and_one_by_one_agree(tmp_path: Path) -> None:
         model(*(matrix(trits(SIZE, i, (1, i % 3, 1)), b"t%d" % i, tail=scaled(10.0**-i)) for i in range(9)))
     )
     with File(FileSource(path)) as file:
-        subject = Subject(file, None, Reading("full", 2))
+        subject = LintContext(file, None, Reading("full", 2))
         subject.begin()
         assert subject.survey is not None
         subject.end()
@@ -343,12 +343,12 @@ ON_HEADERS = [one for one in all_rules() if one.check and one.weights is WeightU
 def test_rules_on_the_header_do_not_wait_for_the_payloads(made: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run while threads read the payloads; a rule that uses the survey declares that, and runs after them."""
 
-    def asked(_: Subject) -> None:
+    def asked(_: LintContext) -> None:
         raise AssertionError(f"{made.code} does not declare that it uses weights, and asks for the survey")
 
-    monkeypatch.setattr(Subject, "survey", property(asked))
+    monkeypatch.setattr(LintContext, "survey", property(asked))
     own = [case.data for case in CASES.values() if case.code == made.code and not case.large]
     for data in (model(matrix(trits())), Draft().data, Draft("big").data, *own[:1]):
         file = File(BufferSource(data))
-        subject = Subject(file, None, Reading("full"))
+        subject = LintContext(file, None, Reading("full"))
         list(made.findings(subject))

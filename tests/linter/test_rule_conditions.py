@@ -15,7 +15,7 @@ from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter import engine
 from i2s_spec.linter.analysis import conditions
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Finding, Rule, Severity, When, every_file, rule
 from i2s_spec.linter.rules import REGISTRY, all_rules
@@ -32,8 +32,8 @@ ON_REQUEST = {conditions.runtimes_requested, conditions.compared_with_reference,
               conditions.adapters_with_base, conditions.compared_with_record}  # fmt: skip
 
 
-def subject_of(data: bytes) -> Subject:
-    return Subject(File(BufferSource(data)), reading=Reading("full"))
+def subject_of(data: bytes) -> LintContext:
+    return LintContext(File(BufferSource(data)), reading=Reading("full"))
 
 
 def test_conditions_say_what_they_are_about() -> None:
@@ -54,7 +54,7 @@ def test_rules_find_something_only_where_they_apply() -> None:
 @pytest.mark.parametrize(
     "condition", [each for each in ABOUT_SOME if each not in ON_REQUEST], ids=lambda each: ABOUT_SOME[each].code
 )
-def test_a_condition_is_met_by_some_files_only(condition: Callable[[Subject], bool]) -> None:
+def test_a_condition_is_met_by_some_files_only(condition: Callable[[LintContext], bool]) -> None:
     codes = {each.code for each in all_rules() if each.when is condition}
     assert any(condition(subject_of(case.data)) for case in CASES.values() if case.code in codes)
     assert not all(condition(subject_of(case.data)) for case in SMALL.values())
@@ -88,7 +88,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Callable
 def test_a_condition_is_asked_once_for_a_file_before_its_rules(declared: Callable[..., Any]) -> None:
     asked: list[str] = []
 
-    def once(_: Subject) -> bool:
+    def once(_: LintContext) -> bool:
         """files"""
         asked.append("condition")
         return len(asked) == 1
@@ -96,7 +96,7 @@ def test_a_condition_is_asked_once_for_a_file_before_its_rules(declared: Callabl
     for code in ("G998", "G999"):
 
         @declared(code, when=once)
-        def found(_: Subject, code: str = code) -> list[Finding]:
+        def found(_: LintContext, code: str = code) -> list[Finding]:
             asked.append(code)
             return []
 
@@ -107,7 +107,7 @@ def test_a_condition_is_asked_once_for_a_file_before_its_rules(declared: Callabl
 
 
 def test_a_condition_that_fails_is_reported_once(declared: Callable[..., Any]) -> None:
-    def broken(_: Subject) -> bool:
+    def broken(_: LintContext) -> bool:
         """files"""
         raise RuntimeError("a bug")
 
@@ -118,7 +118,7 @@ def test_a_condition_that_fails_is_reported_once(declared: Callable[..., Any]) -
 
 
 def test_a_condition_that_meets_a_fault_reports_it(declared: Callable[..., Any]) -> None:
-    def gone(_: Subject) -> bool:
+    def gone(_: LintContext) -> bool:
         """files"""
         raise FormatError(faults.UNREADABLE, Span(0, 0), reason="it is gone")
 

@@ -17,7 +17,7 @@ from test_runtimes import verdicts_of
 from i2s_spec.checkup import doctor
 from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.conversions import conversions
 from i2s_spec.linter.runtimes.records import RunRecord, records
@@ -254,7 +254,7 @@ def test_advice_is_the_verdict_on_the_converted_file(folder: Path, name: str) ->
     """What is said of a copy that was not made is what the verdicts say of it once it is made."""
     path = make(folder, SMALL_FILES[name])
     with open_file(path) as file:
-        found = conversions(file, canonical_verdicts(Subject(file)))
+        found = conversions(file, canonical_verdicts(LintContext(file)))
         for each in found:
             copy = folder / f"{name}.{each.type}.gguf"
             convert_file(file, copy, to=each.type, force=True)

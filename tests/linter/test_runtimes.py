@@ -14,7 +14,7 @@ from construct import Container
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, source_of
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, table, verdicts
 from i2s_spec.schema import container
@@ -28,7 +28,7 @@ ENGINES = {"official x86-new": "bitnet.cpp-2025", "official x86-old": "bitnet.cp
 def verdicts_of(data: bytes | Path, dialect: str = "canonical", mode: Any = "none") -> dict[str, Verdict]:
     source = source_of(data) if isinstance(data, Path) else BufferSource(data)
     with File(source) as file:
-        return {verdict.runtime: verdict for verdict in verdicts(Subject(file, None, Reading(mode)), dialect)}
+        return {verdict.runtime: verdict for verdict in verdicts(LintContext(file, None, Reading(mode)), dialect)}
 
 
 def changed(data: bytes, change: Any) -> bytes:

@@ -10,7 +10,7 @@ from builders import sample_with
 import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema.types import BY_NAME
@@ -37,7 +37,7 @@ def test_spans_are_the_bytes_of_their_fields() -> None:
     assert by_path["tensor_infos[0].name"] == b"bad\x01name"
     assert by_path["tensor_infos[1].ne"] == struct.pack("<QQ", 129, 3)
     assert by_path["tensor_infos[2].type"] == struct.pack("<i", 99)
-    subject = Subject(File(BufferSource(data)))
+    subject = LintContext(File(BufferSource(data)))
     for i, (name, ne, number, offset) in enumerate(
         [(b"bad\x01name", (8,), I8, 0), (b"odd", (129, 3), I2_S, 32), (b"what", (4,), 99, 192)]
     ):
@@ -147,5 +147,5 @@ def test_the_space_of_the_last_tensor_ends_with_the_data(name: str) -> None:
     kind, ne = BY_NAME[name], (512, 7)
     file = File(BufferSource(sample_with([(b"a", ne, kind.number, 0)], bytes(kind.nbytes(ne)))))
     assert file.data_start
-    (placement,) = Subject(file).placements
+    (placement,) = LintContext(file).placements
     assert placement.size == kind.nbytes(ne)

@@ -18,7 +18,7 @@ from i2s_spec.errors import FormatError, ReadOnWarning
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.fix import fix
 from i2s_spec.linter.runtimes.verdicts import verdicts
@@ -60,7 +60,7 @@ def moved(data: bytes, alignment: int, behind: int = 0) -> bytes:
 
 def computed(data: bytes) -> list[str]:
     """The programs that are said to compute a file, rightly or as expected."""
-    found = verdicts(Subject(File(BufferSource(data))))
+    found = verdicts(LintContext(File(BufferSource(data))))
     return [each.runtime.name for each in found if each.loads == "yes" and each.computes in ("correctly", "expected")]
 
 

@@ -1,6 +1,6 @@
 """Analyses of a file that several rules share; each is computed once, by `context.analysis`.
 
-context             Subject: a file as the rules see it; data sections that are shifted, tensor infos not counted
+context             LintContext: a file as the rules see it; data sections that are shifted, tensor infos not counted
 conditions          which files a rule applies to
 architecture_view   the file beside the declarations of its architecture
 loader_view         the file beside what llama.cpp's loader asks of its architecture; loader_differences compares them

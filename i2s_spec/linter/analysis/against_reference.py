@@ -10,7 +10,7 @@ listed with the reason, and differing ones with the tensors of the same shape th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,14 +24,15 @@ from i2s_spec.compare.hash import canonical_data, parts, small_tensors, words_kn
 from i2s_spec.compare.tensor_rows import ROUNDING, SMALLEST, Rows, flat_rows, value_rows
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.match_dialect import COMPARED
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies
 from i2s_spec.schema import faults
+from i2s_spec.schema.dialect import parse
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from i2s_spec.compare.known_weights import Budget, ReferenceOutcome, ReferenceWeights
-    from i2s_spec.gguf.reader import Tensor
+    from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.schema.dialect import Dialect
 
 #: Most tensors that may differ; the comparison ends after them.
@@ -48,7 +49,7 @@ class Compared(NamedTuple):
 
 
 @analysis
-def compared(subject: Subject) -> Compared:
+def compared(subject: LintContext) -> Compared:
     """Return the result for a file that has a reference and whose payloads are read."""
     weights, survey, reading = subject.weights, subject.survey, subject.reading
     assert weights is not None
@@ -56,7 +57,6 @@ def compared(subject: Subject) -> Compared:
         rows = [row for row, _ in subject.i2s()]
         return Compared((), tuple((row, "its place in the file is not certain") for row in rows), len(rows))
     from i2s_spec.compare import known_weights
-    from i2s_spec.schema.dialect import parse
 
     expected, odd = parse(weights.expected), extent_anomalies(subject).rows
     outcomes: list[tuple[int, ReferenceOutcome]] = []
@@ -79,7 +79,7 @@ def compared(subject: Subject) -> Compared:
                 known = weights.known(subject.file, tensor)
                 twin = weights.twin(tensor)
                 pair = None if twin is None or weights.file is None else (weights.file, twin)
-                others = partial(_alike, subject, weights, tensor)
+                others = partial(_reference_rows, subject, tensor, partial(_known_rows, weights, subject.file))
                 outcome = known_weights.compared(
                     subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full", budget
                 )
@@ -88,22 +88,24 @@ def compared(subject: Subject) -> Compared:
     return Compared(tuple(outcomes), tuple(left), len(survey))
 
 
-def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """Yield the reference's tensors for the other I2_S tensors of this shape."""
-    for other in alike(subject, tensor):
+def _known_rows(weights: ReferenceWeights, file: File, tensor: Tensor) -> Rows:
+    known = weights.known(file, tensor)
+    return flat_rows(known.shape, known.unit, known.trits, 0.0)
+
+
+def _reference_rows(subject: LintContext, tensor: Tensor, rows: Callable[[Tensor], Rows]) -> Iterator[tuple[str, Rows]]:
+    """Yield the reference's tensors for the other tensors of this shape, as far as they can be read."""
+    for other in same_shape(subject, tensor):
         try:
-            known = weights.known(subject.file, other)
+            yield other.name, rows(other)
         except (FormatError, ValueError):
             continue
-        yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
 
 
-def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
+def _equal(subject: LintContext, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
     """Return the rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read
     at once.
     """
-    from i2s_spec.schema.dialect import parse
-
     reference, file = weights.file, subject.file
     theirs = parse(weights.reference.dialect)
     if reference is None or reference.fault is not None or max(expected.tail.copies, theirs.tail.copies) > 1:
@@ -123,13 +125,13 @@ def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expecte
     }
 
 
-def owners_of(subject: Subject, scale: float) -> list[str]:
+def owners_of(subject: LintContext, scale: float) -> list[str]:
     """Return the I2_S tensors that have this scale in the reference, where that is a GGUF file, bit for bit."""
     return _owners(subject).get(scale, [])
 
 
 @analysis
-def _owners(subject: Subject) -> dict[float, list[str]]:
+def _owners(subject: LintContext) -> dict[float, list[str]]:
     """Return the names of the I2_S tensors of the reference, where that is a GGUF file, by their scales."""
     weights = subject.weights
     found: dict[float, list[str]] = {}
@@ -160,9 +162,9 @@ class FloatsDiffer(NamedTuple):
 
 
 def differs(
-    subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
+    subject: LintContext, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
 ) -> FloatsDiffer | None:
-    """How a tensor differs from the reference.
+    """Return the difference of a tensor from the reference.
 
     :param budget: the file's budget for explaining differences
     :raises ValueError: if the tensor cannot be compared; the text says why
@@ -185,12 +187,13 @@ def differs(
     how = order_of_rows(
         subject.file, tensor, ours.read(0, count), theirs.read(0, count), max(ours.tolerance, theirs.tolerance)
     )
-    how = how or explanation(ours, theirs, lambda: budget.some(_alike_values(subject, weights, tensor)))
+    others = partial(_reference_rows, subject, tensor, partial(weights.values, subject.file))
+    how = how or explanation(ours, theirs, lambda: budget.some(others()))
     return found._replace(how=how)
 
 
-def _values_differ(subject: Subject, row: int, ours: Rows, theirs: Rows) -> FloatsDiffer | None:
-    """Where the values differ, without an explanation."""
+def _values_differ(subject: LintContext, row: int, ours: Rows, theirs: Rows) -> FloatsDiffer | None:
+    """Return the place where the values differ, without an explanation."""
     whole = subject.reading.mode == "full"
     rounded = (ours.tolerance, ours.scaled) != (theirs.tolerance, theirs.scaled) or ours.scaled
     tolerance = max(ours.tolerance, theirs.tolerance) if rounded else 0.0
@@ -210,7 +213,7 @@ def _values_differ(subject: Subject, row: int, ours: Rows, theirs: Rows) -> Floa
     return FloatsDiffer(row, values, seen, first, "") if values else None
 
 
-def _rounded_weights(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> bool:
+def _rounded_weights(subject: LintContext, weights: ReferenceWeights, tensor: Tensor) -> bool:
     """Whether an exactly ternary matrix has the trits of the reference's floats, which are not ternary: nine of ten, since
     values near the middle are rounded either way."""
     from i2s_spec.compare.known_weights import of_tensor
@@ -238,16 +241,7 @@ def _same_type(weights: ReferenceWeights, tensor: Tensor) -> bool:
     return twin is not None and twin.number == tensor.number
 
 
-def _alike_values(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """Yield the reference's tensors for the other tensors of this shape."""
-    for other in alike(subject, tensor):
-        try:
-            yield other.name, weights.values(subject.file, other)
-        except (FormatError, ValueError):
-            continue
-
-
-def _bytes_differ(subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
+def _bytes_differ(subject: LintContext, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
     twin = weights.twin(tensor)
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if twin is None or weights.file is None:
@@ -275,7 +269,7 @@ class FloatsCompared(NamedTuple):
 
 
 @analysis
-def compared_floats(subject: Subject) -> FloatsCompared:
+def compared_floats(subject: LintContext) -> FloatsCompared:
     """Return the result for tensors that are not I2_S, in a file that has a reference."""
     weights = subject.weights
     assert weights is not None
@@ -304,15 +298,12 @@ def compared_floats(subject: Subject) -> FloatsCompared:
 
 # --- tensors that cannot be compared ---------------------------------------------------------------------------------
 
-#: The error codes for a file that changes while it is read.
-_GONE: Final = faults.GONE
-
 
 class Readable:
     """How many bytes may still be compared: at most the file's size in all. Tensors that share bytes could ask for any
     number."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self._size = self._left = subject.file.size
 
     def take(self, tensor: Tensor) -> None:
@@ -327,7 +318,7 @@ class Readable:
 
 
 @contextmanager
-def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
+def noted(subject: LintContext, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
     """Compare one tensor; if that is impossible, add its row and the reason to `left`.
 
     :raises FormatError: if the file changes meanwhile
@@ -335,7 +326,7 @@ def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[N
     try:
         yield
     except FormatError as error:
-        if error.code in _GONE and subject.file.source.changed() is not None:
+        if error.code in faults.GONE and subject.file.source.changed() is not None:
             raise
         left.append((row, f"one of the two files does not hold it ({error.code})"))
     except ValueError as error:
@@ -347,7 +338,7 @@ def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[N
 
 
 @analysis
-def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[int]]:
+def rows_by_shape(subject: LintContext) -> dict[tuple[int, tuple[int, ...]], list[int]]:
     """Return the row numbers of tensors, by type number and dimensions; a file may hold very many of each."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for row, tensor in enumerate(subject.file.tensors.rows):
@@ -355,7 +346,7 @@ def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[in
     return found
 
 
-def alike(subject: Subject, tensor: Tensor) -> Iterator[Tensor]:
+def same_shape(subject: LintContext, tensor: Tensor) -> Iterator[Tensor]:
     """Yield the other tensors that have the same type and shape."""
     for row in rows_by_shape(subject).get((tensor.number, tensor.ne), ()):
         other = subject.file.tensors.by_index(row)

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span
+from i2s_spec.gguf import strings
 from i2s_spec.gguf.reader import File
-from i2s_spec.linter.analysis.context import Subject, analysis, split_set
+from i2s_spec.gguf.source import Source
+from i2s_spec.linter.analysis.context import LintContext, analysis, split_set
 from i2s_spec.schema import keys, limits
 from i2s_spec.schema.architectures import Architecture, hyperparameters
 from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec, stands_beside
-from i2s_spec.schema.keys import MAX_LAYERS, Key
+from i2s_spec.schema.keys import MAX_LAYERS, MERGES, TOKENIZER_MODEL, TOKENS, Key
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.strings import MergeResults, Strings
+    from i2s_spec.gguf._scanner import KeyValue
     from i2s_spec.schema.architectures import Hyperparameters
 
 #: Tensor names that show a model of llama.cpp's family, or a checkpoint that was never converted to it.
@@ -71,7 +73,7 @@ class Row(NamedTuple):
 class ArchitectureView:
     """One file with the declarations of its architecture; `keys` are its key-values."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self.file = subject.file
         self.has_uncounted = subject.uncounted is not None
         self.name = subject.architecture
@@ -94,8 +96,7 @@ class ArchitectureView:
             return False
         if self._kind is None or not self._kind.is_model:
             return False
-        part = self.keys.decoded(self.keys.places["split.no"]) if "split.no" in self.keys.places else 0
-        if part != 0:
+        if "split.no" in self.keys.places and self.keys.decoded(self.keys.places["split.no"]) != 0:
             return False
         if self.whole is not None:
             return any(
@@ -119,10 +120,9 @@ class ArchitectureView:
         """Whether the file is a model of a declared architecture."""
         return self.architecture is not None and self.holds_model
 
-    def declares(self, name: str) -> bool:
-        """Whether the declared architecture, if there is one, has a tensor of this name in this file."""
-        spec = self.declaration(name)
-        return spec is not None and self.takes(spec, layer_of(name))
+    def declares(self, row: Row) -> bool:
+        """Whether the declared architecture, if there is one, has this tensor."""
+        return row.spec is not None and self.takes(row.spec, row.layer)
 
     def takes(self, spec: TensorSpec, layer: int | None) -> bool:
         """Whether a layer of this file has a declared tensor, by the kind of the layer and whether there are experts."""
@@ -140,7 +140,7 @@ class ArchitectureView:
     @cached_property
     def undeclared_rows(self) -> list[Row]:
         """The tensors that the declared architecture does not have in this file."""
-        return [row for row in self.ternary_model_rows if not self.declares(row.name)]
+        return [row for row in self.ternary_model_rows if not self.declares(row)]
 
     @property
     def model(self) -> Architecture:
@@ -210,7 +210,7 @@ class ArchitectureView:
         return present
 
     def misplaced(self, row: Row) -> str:
-        """Why loaders refuse a declared scale where it stands, in words; empty for everything else."""
+        """Return the reason why loaders refuse a declared scale where it stands, in words; empty for everything else."""
         if row.spec is None or row.spec.role not in ("scale", "input scale"):
             return ""
         weight = self.present.get(f"{row.name.rpartition('.')[0]}.weight")
@@ -303,7 +303,7 @@ class ArchitectureView:
     @cached_property
     def tokenizer(self) -> str:
         """The value of `tokenizer.ggml.model`, if there is one."""
-        value = self.keys.value("tokenizer.ggml.model")
+        value = self.keys.value(TOKENIZER_MODEL)
         return value if isinstance(value, str) else ""
 
     @property
@@ -314,7 +314,7 @@ class ArchitectureView:
     @cached_property
     def tokens(self) -> int | None:
         """How many tokens the file lists."""
-        return self.keys.count("tokenizer.ggml.tokens")
+        return self.keys.count(TOKENS)
 
     @cached_property
     def sought(self) -> tuple[bytes, ...]:
@@ -322,48 +322,52 @@ class ArchitectureView:
         return (*TEXT_BEGINS, *TEXT_ENDS, *NEWLINES.values())
 
     @cached_property
-    def vocabulary(self) -> Strings | None:
+    def vocabulary(self) -> strings.Strings | None:
         """The result for the array of tokens; None if there is none."""
-        return self._look("tokenizer.ggml.tokens", self.sought, None)
+        array = self.array(TOKENS)
+        return None if array is None else strings.examine(*array, self.sought, strings.COMPARED)
 
     @cached_property
-    def merges(self) -> Strings | None:
+    def merges(self) -> strings.Strings | None:
         """The result for the array of merges; None if there is none."""
-        return self._look("tokenizer.ggml.merges", (), 0)
+        array = self.array(MERGES)
+        return None if array is None else strings.examine(*array, (), 0)
 
     @cached_property
-    def merge_results(self) -> MergeResults | None:
+    def merge_results(self) -> strings.MergeResults | None:
         """What the merges make, in the order of the list; None if there are none."""
-        name = "tokenizer.ggml.merges"
-        if not self.keys.has(name) or self.file.fault is not None:
-            return None
-        from i2s_spec.gguf.strings import merge_results
-
-        entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
-        return merge_results(self.file.source, entry.value_start, entry.stop, entry.count, big)
+        array = self.array(MERGES)
+        return None if array is None else strings.merge_results(*array)
 
     @property
     def sound_arrays(self) -> set[int]:
         """Key-values whose strings were all examined and are valid UTF-8."""
-        arrays = (("tokenizer.ggml.tokens", self.vocabulary), ("tokenizer.ggml.merges", self.merges))
+        arrays = ((TOKENS, self.vocabulary), (MERGES, self.merges))
         return {self.keys.places[name] for name, seen in arrays if seen is not None and seen.is_utf8}
 
-    def _look(self, name: str, texts: tuple[bytes, ...], compared: int | None) -> Strings | None:
+    def array(self, name: str) -> tuple[Source, int, int, int, bool] | None:
+        """Return an array of strings as `gguf.strings` takes it: source, start, stop, count, whether it is big-endian; None
+        if it is missing, has a wrong type, or the header has a fault.
+        """
         if not self.keys.has(name) or self.file.fault is not None:
             return None
-        from i2s_spec.gguf.strings import COMPARED, examine
+        entry = self.keys.entry(name)
+        return self.file.source, entry.value_start, entry.stop, entry.count, self.file.byte_order == "big"
 
-        entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
-        source, start, stop = self.file.source, entry.value_start, entry.stop
-        return examine(source, start, stop, entry.count, big, texts, COMPARED if compared is None else compared)
+    def vocabulary_keys(self, need: str) -> Iterator[Key]:
+        """Yield the declared keys of a vocabulary with a level of need, for the kind of tokenizer that the file names."""
+        for key in self.keys.declared.values():
+            concerned = key.when in ("", self.tokenizer) and (
+                self.tokenizer != "no_vocab" or key.name == TOKENIZER_MODEL
+            )
+            if key.name.startswith("tokenizer.") and key.need == need and concerned:
+                yield key
 
     def item_span(self, name: str, index: int) -> Span:
         """Return the bytes of one string of an array, without its length."""
-        from i2s_spec.gguf.strings import span_of
-
-        i = self.keys.places[name]
-        entry = self.file.index.key(i)
-        span = span_of(self.file.source, entry.value_start, entry.stop, self.file.byte_order == "big", index)
+        i, entry = self.keys.places[name], self.keys.entry(name)
+        big = self.file.byte_order == "big"
+        span = strings.span_of(self.file.source, entry.value_start, entry.stop, big, index)
         return Span(*span, f"key_values[{i}].value.items[{index}]")
 
     def item(self, span: Span) -> bytes:
@@ -392,7 +396,7 @@ def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @analysis
-def architecture_view(subject: Subject) -> ArchitectureView:
+def architecture_view(subject: LintContext) -> ArchitectureView:
     """Return the file of a subject with the declarations of its architecture."""
     return ArchitectureView(subject)
 
@@ -435,15 +439,11 @@ class DeclaredKeys:
             places.setdefault(wanted[index.key(i).name], i)
         return places
 
-    def label(self, i: int) -> str:
-        """Return the type of a value in the usual notation."""
-        return self.file.index.key(i).label
-
     def has(self, name: str) -> bool:
         """Whether a declared key exists with an allowed type."""
         i = self.places.get(name)
         key = self.declared.get(name)
-        return i is not None and (key is None or self.label(i) in key.types)
+        return i is not None and (key is None or self.file.index.key(i).label in key.types)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -469,7 +469,7 @@ class DeclaredKeys:
         if self.file.fault is not None:
             return None
         for i in self.file.index.keys_named({f"{self.prefix}.{suffix}".encode("utf-8", "surrogateescape")}):
-            return self.decoded(i), self.file.metadata.by_index(i).value_span
+            return self.decoded(i), self.file.index.key(i).value_span
         return None
 
     def decoded(self, i: int) -> Any:
@@ -485,10 +485,14 @@ class DeclaredKeys:
         data = self.file.source.read(start, entry.stop - start)
         return tuple(numbers(VALUE_FORMATS[element], data, self.file.byte_order))
 
+    def entry(self, name: str) -> KeyValue:
+        """Return the key-value of a declared key that exists."""
+        return self.file.index.key(self.places[name])
+
     def value_span(self, name: str) -> Span:
         """Return the bytes of a value."""
-        return self.file.metadata.by_index(self.places[name]).value_span
+        return self.entry(name).value_span
 
     def count(self, name: str) -> int | None:
         """Return the number of elements of an array; None if it is missing or has a wrong type."""
-        return self.file.index.key(self.places[name]).count if self.has(name) else None
+        return self.entry(name).count if self.has(name) else None

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from i2s_spec.errors import Span
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -108,6 +110,10 @@ class CheckpointFacts:
                 found.setdefault(name, shard)
         return found
 
+    def span(self, name: str) -> Span:
+        """Return where a tensor is: the name of its shard."""
+        return Span(0, 0, self.shard_of[name])
+
     @cached_property
     def prefix(self) -> str:
         """What the names of all tensors begin with, if they are those of the family without it; empty if they are not."""
@@ -159,7 +165,7 @@ class CheckpointFacts:
 
 
 def common_prefix(names: Iterable[str]) -> str:
-    """What all names begin with.
+    """Return the longest text that all names begin with.
 
     >>> common_prefix(["model.a", "model.b.c"]), common_prefix(["a"])
     ('model.', 'a')
@@ -172,7 +178,7 @@ def common_prefix(names: Iterable[str]) -> str:
 
 
 def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:
-    """Little-endian floats of a checkpoint as float32."""
+    """Return the little-endian floats of a checkpoint as float32."""
     import numpy as np
 
     if dtype == "BF16":

@@ -14,8 +14,9 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.kind import kind_of
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
+from i2s_spec.linter.analysis.scales import in_layer
 from i2s_spec.schema import kinds
 from i2s_spec.schema.keys import FLOATS
 
@@ -27,7 +28,7 @@ LOOKED_AT: Final = 1000
 
 
 def elsewhere(words: str) -> Callable[[Any], bool]:
-    """The condition of rules that other commands apply: no file under the linter meets it."""
+    """Return the condition of rules that other commands apply: no file under the linter meets it."""
 
     def never(_: Any) -> bool:
         return False
@@ -36,35 +37,35 @@ def elsewhere(words: str) -> Callable[[Any], bool]:
     return never
 
 
-def runtimes_requested(subject: Subject) -> bool:
+def runtimes_requested(subject: LintContext) -> bool:
     """where runtimes are asked for (--runtimes)"""
     return subject.runtimes_requested
 
 
-def compared_with_reference(subject: Subject) -> bool:
+def compared_with_reference(subject: LintContext) -> bool:
     """files that are compared with a reference (--reference)"""
     return subject.weights is not None and not with_base_model(subject)
 
 
-def compared_with_record(subject: Subject) -> bool:
+def compared_with_record(subject: LintContext) -> bool:
     """files whose header is compared with a record (--expect)"""
     return subject.record is not None
 
 
-def with_base_model(subject: Subject) -> bool:
+def with_base_model(subject: LintContext) -> bool:
     """files that are used beside a model, with that model (--reference)"""
     kind = subject.kind
     return kind is not None and not kind.is_model and base_model(subject) is not None
 
 
-def adapters_with_base(subject: Subject) -> bool:
+def adapters_with_base(subject: LintContext) -> bool:
     """LoRA adapters that are compared with their base model (--reference)"""
     return adapters(subject) and base_model(subject) is not None
 
 
 @analysis
-def base_model(subject: Subject) -> File | None:
-    """The reference, if it is a model in GGUF whose header could be read."""
+def base_model(subject: LintContext) -> File | None:
+    """Return the reference, if it is a model in GGUF whose header could be read."""
     base = subject.weights.file if subject.weights is not None else None
     kind = kind_of(base) if base is not None else None
     return base if kind is not None and kind.is_model else None
@@ -78,54 +79,59 @@ def checkpoints(examined: object) -> bool:
 # --- kinds of files ---
 
 
-def adapters(subject: Subject) -> bool:
+def adapters(subject: LintContext) -> bool:
     """LoRA adapters"""
     return _is(subject, kinds.ADAPTER)
 
 
-def projectors(subject: Subject) -> bool:
+def projectors(subject: LintContext) -> bool:
     """projectors of multimodal models"""
     return _is(subject, kinds.PROJECTOR)
 
 
-def importance_matrices(subject: Subject) -> bool:
-    """importance matrices"""
+def importance_matrices(subject: LintContext) -> bool:
+    """importance matrices"""  # noqa: D401
     return _is(subject, kinds.IMATRIX)
 
 
-def control_vectors(subject: Subject) -> bool:
+def control_vectors(subject: LintContext) -> bool:
     """control vectors"""
     return _is(subject, kinds.CONTROL_VECTOR)
 
 
-def _is(subject: Subject, name: str) -> bool:
+def _is(subject: LintContext, name: str) -> bool:
     return subject.kind is not None and subject.kind.name == name
 
 
 # --- architectures ---
 
 
-def declared_models(subject: Subject) -> bool:
+def declared_models(subject: LintContext) -> bool:
     """models of a declared architecture"""
     return architecture_view(subject).is_declared
 
 
-def known_models(subject: Subject) -> bool:
+def known_models(subject: LintContext) -> bool:
     """models of an architecture that llama.cpp has, or that is declared here"""
     return ternary_by_type_or_key(subject) or loader_view(subject) is not None
 
 
-def ternary_by_type_or_key(subject: Subject) -> bool:
+def declared_or_known_models(subject: LintContext) -> bool:
+    """models of an architecture that llama.cpp has, or that is declared here"""
+    return declared_models(subject) or known_models(subject)
+
+
+def ternary_by_type_or_key(subject: LintContext) -> bool:
     """models of a declared architecture that are ternary, or say so"""
     return architecture_view(subject).is_bitnet
 
 
-def ternary_models(subject: Subject) -> bool:
+def ternary_models(subject: LintContext) -> bool:
     """ternary models of a declared architecture"""
     return architecture_view(subject).is_ternary
 
 
-def ternary_embedding_models(subject: Subject) -> bool:
+def ternary_embedding_models(subject: LintContext) -> bool:
     """ternary embedding models"""
     return ternary_models(subject) and architecture_view(subject).model.embedding_model
 
@@ -133,42 +139,48 @@ def ternary_embedding_models(subject: Subject) -> bool:
 # --- vocabularies ---
 
 
-def usual_vocabularies(subject: Subject) -> bool:
+def usual_vocabularies(subject: LintContext) -> bool:
     """files with a gpt2 or llama vocabulary"""
     return architecture_view(subject).has_usual_vocabulary
 
 
-def byte_level_vocabularies(subject: Subject) -> bool:
+def byte_level_vocabularies(subject: LintContext) -> bool:
     """files with a gpt2 vocabulary"""
     return architecture_view(subject).tokenizer == "gpt2"
 
 
-def with_tokens(subject: Subject) -> bool:
+def with_tokens(subject: LintContext) -> bool:
     """files with tokens"""
     return architecture_view(subject).tokens is not None
 
 
-# --- payloads ---
+# --- tensors and payloads ---
 
 
-def i2s_read(subject: Subject) -> bool:
+def with_i2s(subject: LintContext) -> bool:
+    """files with I2_S tensors"""
+    return subject.has_i2s
+
+
+def i2s_read(subject: LintContext) -> bool:
     """files with I2_S tensors whose payloads are read"""
     return subject.survey is not None and len(subject.survey) > 0
 
 
 @analysis
-def layers_read(subject: Subject) -> bool:
+def layers_read(subject: LintContext) -> bool:
     """files with I2_S matrices of layers whose payloads are read, without a reference"""
     reading = subject.reading.mode
     if reading == "none" or (reading == "sample" and subject.on_server) or subject.weights is not None:
         return False
     return subject.file.fault is None and any(
-        _is_in_layer(subject.name(row)) for row, _ in islice(subject.i2s(), LOOKED_AT)
+        (found := in_layer(subject.name(row))) is not None and found[1].startswith((b"attn_", b"ffn_"))
+        for row, _ in islice(subject.i2s(), LOOKED_AT)
     )
 
 
 @analysis
-def float_queries_read(subject: Subject) -> bool:
+def float_queries_read(subject: LintContext) -> bool:
     """models of declared architectures with attn_q and attn_k stored as floats, read whole, without a reference"""
     if (
         subject.reading.mode != "full"
@@ -181,12 +193,6 @@ def float_queries_read(subject: Subject) -> bool:
     return known.is_declared and any(row.type in FLOATS and row.name.endswith("attn_q.weight") for row in known.rows)
 
 
-def queries_read(subject: Subject) -> bool:
+def queries_read(subject: LintContext) -> bool:
     """files with I2_S matrices of layers, or with queries stored as floats, that are read, without a reference"""
     return layers_read(subject) or float_queries_read(subject)
-
-
-def _is_in_layer(name: bytes) -> bool:
-    """Whether a tensor's name is that of a matrix with a role in a layer."""
-    layer, _, role = name[4:].partition(b".")
-    return name.startswith(b"blk.") and layer.isdigit() and role.startswith((b"attn_", b"ffn_"))

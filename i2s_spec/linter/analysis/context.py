@@ -1,12 +1,13 @@
-"""A file as the rules see it (`Subject`), and the analyses that several rules share, each computed once.
+"""A file as the rules see it (`LintContext`), and the analyses that several rules share, each computed once.
 
 Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
-`analysis` makes a function an analysis. Here are those that `Subject` itself needs: tensor infos that the header does not
-count (`uncounted`), and the lenient reading of records behind them.
+`analysis` makes a function an analysis. Here are those that `LintContext` itself needs: tensor infos that the header does
+not count (`uncounted`), and the lenient reading of records behind them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 from math import prod
@@ -18,6 +19,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
+from i2s_spec.gguf.strings import utf8_damage
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
@@ -76,7 +78,7 @@ def plain_name(name: bytes) -> bool:
     return 0 < len(name) <= 63 and not name.translate(None, _PLAIN) and not name.endswith(b"_scale")
 
 
-class Subject:
+class LintContext:
     """One file under the linter.
 
     `path` is the file's path if there is one; it is used only to find the other parts of a split model. `reading` says
@@ -103,8 +105,8 @@ class Subject:
         #: The errors of a run over this file, once it has ended.
         self.errors: tuple[Finding, ...] = ()
         #: How many rules are checked for the file, and how many rules of the profile are not.
-        self.asked = self.ignored = 0
-        self.results: dict[Callable[[Subject], Any], Any] = {}  # of each `analysis`
+        self.rules_checked = self.rules_skipped = 0
+        self.analyses: dict[Callable[[LintContext], Any], Any] = {}  # of each `analysis`
         self.surveying: SurveyReader | None = None  # set once payloads are read
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
@@ -112,11 +114,8 @@ class Subject:
             file.data_section.begin_at(padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT))
         else:
             file.data_section.locate()
-        if self.shift is None and self.data_size_unexplained:
-            from i2s_spec.gguf.strings import utf8_damage
-
-            if (error := utf8_damage(file.source)) is not None:
-                raise error
+        if self.shift is None and self.data_size_unexplained and (error := utf8_damage(file.source)) is not None:
+            raise error
 
     @cached_property
     def on_server(self) -> bool:
@@ -139,7 +138,7 @@ class Subject:
         return bool(self.placements) and self.data_size > padded(self.placements.end, limits.DEFAULT_ALIGNMENT)
 
     def _uncounted(self) -> Uncounted | None:
-        """Tensor infos after the last counted one; their reader is imported only if the bytes could be a name's length."""
+        """Return the tensor infos after the last counted one; they are read only if the bytes could be a name's length."""
         file = self.file
         if file.infos_end is None or file.fault is not None or file.size - file.infos_end < 8:
             return None
@@ -184,14 +183,28 @@ class Subject:
         return self.survey
 
     def key_names(self) -> Iterator[tuple[int, bytes]]:
-        """Index and name of every key-value that could be read."""
+        """Yield index and name of every key-value that could be read."""
         key = self.file.index.key
         return ((i, key(i).name) for i in range(self.file.index.keys))
 
     def tensor_names(self) -> Iterator[tuple[int, bytes]]:
-        """Index and name of every tensor info that could be read."""
+        """Yield index and name of every tensor info that could be read."""
         tensor = self.file.index.tensor
         return ((i, tensor(i).name) for i in range(self.file.index.tensors))
+
+    def repeated(self, *, tensors: bool) -> Iterator[tuple[int, bytes, int]]:
+        """Yield the keys, or names of tensors, that occur more than once: the second row, the name, how often."""
+        if self.file.index.all_differ(tensors=tensors):
+            return
+        named = self.tensor_names if tensors else self.key_names
+        counts = Counter(name for _, name in named())
+        met: set[bytes] = set()
+        for i, name in named():
+            if name in met:
+                yield i, name, counts.pop(name)
+                met.discard(name)
+            elif counts[name] > 1:
+                met.add(name)
 
     @cached_property
     def odd_keys(self) -> list[tuple[int, bytes]]:
@@ -249,7 +262,7 @@ class Subject:
         return [self.file.tensors.by_index(i) for i in odd]
 
     def i2s(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Row and ne of every I2_S tensor of a sound shape."""
+        """Yield row and ne of every I2_S tensor of a sound shape."""
         tensor, number = self.file.index.tensor, types.I2_S.number
         sound: tuple[int, ...] = ()
         for i in range(self.file.index.tensors):
@@ -294,12 +307,10 @@ class Subject:
         return name.endswith(b"_scale") and not name.endswith(b".input_scale") and self.has_i2s
 
     @cached_property
-    def places(self) -> dict[bytes, int]:
+    def key_index(self) -> dict[bytes, int]:
         """The rows of the keys that rules look up; the first of each."""
-        places: dict[bytes, int] = {}
-        for i in self.file.index.keys_named(_LOOKED_UP):
-            places.setdefault(self.file.index.key(i).name, i)
-        return places
+        rows = self.file.index.keys_named(_LOOKED_UP)
+        return {self.file.index.key(i).name: i for i in reversed(rows)}
 
     @cached_property
     def kind(self) -> RecognisedKind | None:
@@ -309,7 +320,7 @@ class Subject:
     @cached_property
     def architecture(self) -> str:
         """The value of `general.architecture`; empty if it is missing or unusable."""
-        i = self.places.get(b"general.architecture")
+        i = self.key_index.get(b"general.architecture")
         if i is None:
             return ""
         entry = self.file.index.key(i)
@@ -352,7 +363,7 @@ class Subject:
     @property
     def elsewhere(self) -> Span:
         """Where findings about other parts of a split model point to: the value of `split.count`."""
-        return self.file.metadata.by_index(self.places[b"split.count"]).value_span
+        return self.file.metadata.by_index(self.key_index[b"split.count"]).value_span
 
     def dimension_span(self, i: int, which: int) -> Span:
         """Return the bytes of one dimension of a tensor info."""
@@ -435,27 +446,27 @@ class Subject:
         return self.file.index.tensor(i).name
 
 
-def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
+def analysis(make: Callable[[LintContext], T]) -> Callable[[LintContext], T]:
     """Declare a function as an analysis: it is called once for each subject, and all rules share the result."""
 
     @wraps(make)
-    def result(subject: Subject) -> T:
-        if make not in subject.results:
-            subject.results[make] = make(subject)
-        found: T = subject.results[make]
+    def result(subject: LintContext) -> T:
+        if make not in subject.analyses:
+            subject.analyses[make] = make(subject)
+        found: T = subject.analyses[make]
         return found
 
     return result
 
 
 @analysis
-def split_set(subject: Subject) -> SplitSet | None:
+def split_set(subject: LintContext) -> SplitSet | None:
     """Return the model that a file is a part of, by the file's own keys and path; None for a file that is no part.
 
     If it is `complete`, the file is the first part: `tensors` gives those of all parts in order, and the keys of the
     model are the file's own (`subject.file.metadata`). A later part has no keys to judge tensors by.
     """
-    if b"split.count" not in subject.places:
+    if b"split.count" not in subject.key_index:
         return None
     return set_of(subject.file, subject.path)
 
@@ -516,7 +527,7 @@ def _is_name(name: bytes) -> bool:
 
 
 def _info(file: File, at: int) -> tuple[bytes, int] | None:
-    """Name and end of the tensor info at a position, if there is one."""
+    """Return name and end of the tensor info at a position, if there is one."""
     data = file.source.read(at, min(_MOST, max(0, file.size - at)))
     records = LenientRecords(data, _POLICY, file.size, at, big=file.byte_order == "big")
     try:

@@ -7,7 +7,7 @@ from typing import Final
 from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import base_model
-from i2s_spec.linter.analysis.context import Subject, split_set
+from i2s_spec.linter.analysis.context import LintContext, split_set
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.linter.analysis.payload_stats import examined_types
 
@@ -18,8 +18,8 @@ _NAMED: Final = 4
 _MODEL: Final = "keys, tensors and shapes"
 
 
-def unchecked(subject: Subject) -> tuple[str, ...]:
-    """What no rule examined; empty if everything that there is a rule for was examined.
+def unchecked(subject: LintContext) -> tuple[str, ...]:
+    """Return the parts that no rule examined, in words; empty if everything that there is a rule for was examined.
 
     Only what follows from the file is said here, not which rules a profile leaves out.
     """
@@ -37,8 +37,8 @@ def unchecked(subject: Subject) -> tuple[str, ...]:
     return tuple(filter(None, words))
 
 
-def _of_contents(subject: Subject) -> str:
-    """Tensors whose contents no rule could examine; a sample says itself what it leaves out."""
+def _of_contents(subject: LintContext) -> str:
+    """Return the tensors whose contents no rule could examine, in words; a sample says itself what it leaves out."""
     types = examined_types(subject)
     if types is None or subject.reading.mode == "sample":
         return ""
@@ -47,7 +47,7 @@ def _of_contents(subject: Subject) -> str:
     return "; ".join(parts)
 
 
-def _of_model(subject: Subject) -> str:
+def _of_model(subject: LintContext) -> str:
     known, kind = architecture_view(subject), subject.kind
     if kind is not None and not kind.is_model:
         return kind.unjudged(base_model(subject) is not None)

@@ -14,7 +14,7 @@ from math import prod
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.gguf.placement import Extent, Placement
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
 
@@ -47,7 +47,7 @@ class ExtentAnomalies:
 
 
 @analysis
-def extent_anomalies(subject: Subject) -> ExtentAnomalies:
+def extent_anomalies(subject: LintContext) -> ExtentAnomalies:
     """Return the extents of a file that rules examine."""
     step, placements = subject.effective_alignment, subject.placements
     found = ExtentAnomalies()
@@ -73,22 +73,22 @@ def extent_anomalies(subject: Subject) -> ExtentAnomalies:
     return found
 
 
-def mis_sized(subject: Subject, mistake: str) -> Iterator[Extent]:
+def mis_sized(subject: LintContext, mistake: str) -> Iterator[Extent]:
     """Return the extents that a mistake about the tensor's size explains."""
     return subject.extents_of(extent_anomalies(subject).mis_sized.get(mistake, ()))
 
 
-def oversized(subject: Subject) -> Iterator[Extent]:
+def oversized(subject: LintContext) -> Iterator[Extent]:
     """Return the extents that are larger than the padded size of the tensor for another reason."""
     return subject.extents_of(extent_anomalies(subject).oversized)
 
 
-def padding(subject: Subject) -> Iterator[Extent]:
+def padding(subject: LintContext) -> Iterator[Extent]:
     """Return the extents with padding after the tensor whose size is right."""
     return subject.extents_of(extent_anomalies(subject).padding)
 
 
-def size_mistake(subject: Subject, placement: Placement, allotted: int) -> str | None:
+def size_mistake(subject: LintContext, placement: Placement, allotted: int) -> str | None:
     """Return the mistake about an I2_S tensor's size that explains the distance to the next tensor, if one does.
 
     `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
@@ -124,7 +124,7 @@ def _by_numbers(ne: tuple[int, ...], size: int, allotted: int, step: int) -> tup
     return None, prod(ne[1:]) >= ROWS, extra >= 2 * TAIL_BYTES and extra % TAIL_BYTES == 0
 
 
-def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[int, int] | None:
+def row_scales(subject: LintContext, placement: Placement, allotted: int) -> tuple[int, int] | None:
     """Return the number of rows, and the bytes of the float before each, that explain the extent of an I2_S tensor,
     if they do.
 
@@ -147,7 +147,7 @@ def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[i
     return None
 
 
-def chunks(subject: Subject, placement: Placement, allotted: int) -> int:
+def chunks(subject: LintContext, placement: Placement, allotted: int) -> int:
     """Return the number of chunks, each with a tail, that explains the extent of an I2_S tensor; 0 if none does.
 
     A threaded quantizer splits a tensor by rows, so there are no more chunks than rows, and the bytes after the proper
@@ -173,7 +173,7 @@ def chunks(subject: Subject, placement: Placement, allotted: int) -> int:
     return count if count == 2 or _scale_of_chunk(subject, placement, -(-prod(ne[1:]) // count)) else 0
 
 
-def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
+def _scale_of_chunk(subject: LintContext, placement: Placement, rows: int) -> bool:
     """Whether a scale like those of trained models follows the codes of a tensor's first rows."""
     ne = subject.file.index.tensor(placement.row).ne
     at = (subject.file.data_start or 0) + placement.offset + rows * ne[0] // CODES_PER_BYTE
@@ -182,7 +182,7 @@ def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
 
 
 @analysis
-def holes(subject: Subject) -> list[tuple[int, int]]:
+def holes(subject: LintContext) -> list[tuple[int, int]]:
     """Return the first few holes of a sparse file in its data section, without the implicit hole at the end of the
     file.
     """

@@ -7,13 +7,15 @@ canonical map is assumed, and the work is repeated if the codes show another one
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import FormatError
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import float_queries_read, layers_read
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
+from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.schema.keys import FLOATS
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Ahead:
 
 
 @analysis
-def layout_ahead(subject: Subject) -> Ahead | None:
+def layout_ahead(subject: LintContext) -> Ahead | None:
     """Return the evidence by the canonical code map, if other threads are reading the payloads of a large file; else
     None.
 
@@ -51,7 +53,6 @@ def layout_ahead(subject: Subject) -> Ahead | None:
     if subject.reading.mode != "full" or not layers_read(subject):
         return None
     from i2s_spec.layout_inference.evidence import layout_evidence
-    from i2s_spec.schema.dialect import CANONICAL
 
     try:
         return Ahead(layout_evidence(subject.file, CANONICAL.code_map, layers=LAYERS))
@@ -60,7 +61,7 @@ def layout_ahead(subject: Subject) -> Ahead | None:
 
 
 @analysis
-def weight_layout(subject: Subject) -> LayoutEvidence | None:
+def weight_layout(subject: LintContext) -> LayoutEvidence | None:
     """Return the evidence; None if payloads are not read, a reference is better evidence, or no tensor has a role in
     a layer.
     """
@@ -69,8 +70,6 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     survey = subject.survey
     if survey is None or not len(survey):
         return None
-    from i2s_spec.schema.dialect import CANONICAL
-
     code_map = weight_code_map(subject)
     ahead = layout_ahead(subject) if code_map == CANONICAL.code_map else None
     if ahead is not None:
@@ -83,7 +82,7 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
 
 
 @analysis
-def weight_code_map(subject: Subject) -> CodeMap:
+def weight_code_map(subject: LintContext) -> CodeMap:
     """Return the code map that the codes of all payloads together show."""
     from i2s_spec.layout_inference.counts import likely_code_map
 
@@ -91,8 +90,8 @@ def weight_code_map(subject: Subject) -> CodeMap:
 
 
 @analysis
-def code_totals(subject: Subject) -> list[int]:
-    """How often the codes 0 to 3 occur in all payloads together, as far as they were read."""
+def code_totals(subject: LintContext) -> list[int]:
+    """Count the codes 0 to 3 in all payloads together, as far as they were read."""
     zero = one = two = three = 0
     for counts in code_counts(subject):
         zero += counts[0]
@@ -102,15 +101,15 @@ def code_totals(subject: Subject) -> list[int]:
     return [zero, one, two, three]
 
 
-def code_counts(subject: Subject) -> Iterator[tuple[int, int, int, int]]:
-    """How often the codes 0 to 3 occur in each payload."""
+def code_counts(subject: LintContext) -> Iterator[tuple[int, int, int, int]]:
+    """Count the codes 0 to 3 in each payload."""
     survey = subject.survey
     return map(survey.counts, range(len(survey))) if survey is not None else iter(())
 
 
 @analysis
-def query_order(subject: Subject) -> PairOrder | None:
-    """Which rows of queries and keys are rotated together; None if no weights that could show it are read."""
+def query_order(subject: LintContext) -> PairOrder | None:
+    """Return which rows of queries and keys are rotated together; None if no weights that could show it are read."""
     found = weight_layout(subject)
     if found is not None:
         from i2s_spec.layout_inference.evidence import pair_order
@@ -119,7 +118,7 @@ def query_order(subject: Subject) -> PairOrder | None:
     return _float_order(subject) if float_queries_read(subject) else None
 
 
-def _float_order(subject: Subject) -> PairOrder | None:
+def _float_order(subject: LintContext) -> PairOrder | None:
     """Return the same for matrices stored as floats: the magnitudes of a row added up stand for its density."""
     from i2s_spec.layout_inference.evidence import ROTATED, order_of_rows
 
@@ -142,12 +141,10 @@ def _float_order(subject: Subject) -> PairOrder | None:
     return order_of_rows((rows, heads) for rows, heads in found if rows is not None)
 
 
-def _magnitudes(subject: Subject, tensor: Tensor) -> memoryview[int] | None:
+def _magnitudes(subject: LintContext, tensor: Tensor) -> memoryview[int] | None:
     """Return the magnitudes of each row of floats added up, uint32, the largest 2^19; None where one is infinite or
     NaN.
     """
-    from array import array
-
     from i2s_spec.codec import _floats
     from i2s_spec.codec.isa import chosen, table
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, counted, quote
@@ -16,7 +17,7 @@ from i2s_spec.gguf.header import Metadata
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, layer_of, stripped
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.expressions import UnknownValue, compiled
-from i2s_spec.schema.keys import GENERAL, READ_BY_LOADERS, TOKENIZER
+from i2s_spec.schema.keys import GENERAL, READ_BY_LOADERS, TOKENIZER, TOKENIZER_MODEL
 from i2s_spec.schema.llama_cpp import (
     Demands,
     KeyContents,
@@ -197,7 +198,7 @@ class LoaderView:
         return words, tuple(f"{self.architecture.name}.{key}" for key in keys)
 
     def _of_graph(self) -> Iterator[Contradiction]:
-        """What the graph needs, of the tensors whose shape the loader takes."""
+        """Yield the broken conditions of the graph, for the tensors whose shape the loader takes."""
         sizes = ("rope.dimension_count", "attention.key_length", "attention.head_count", "embedding_length")
         keys = tuple(f"{self.architecture.name}.{name}" for name in sizes)
         misshapen = {each.name for each in self.wrong_shapes}
@@ -248,7 +249,7 @@ class LoaderView:
             if want is not UnknownValue and not _fits(row.ne, (int(want),), 0):
                 shapes.append(WrongShape(row.i, row.name, row.ne, ((int(want),),), False))
             return True
-        return self.known.declares(row.name)
+        return self.known.declares(row)
 
     @cached_property
     def shapes_known(self) -> set[str]:
@@ -294,28 +295,25 @@ class LoaderView:
         keys, table = self.known.keys, self.table
         found = []
         for key in (*GENERAL, *TOKENIZER):
-            i = keys.places.get(key.name)
-            if i is None or key.name == "general.alignment" or not READ_BY_LOADERS.intersection(key.readers):
+            if (
+                key.name not in keys.places
+                or key.name == "general.alignment"
+                or not READ_BY_LOADERS.intersection(key.readers)
+            ):
                 continue
-            if keys.label(i) not in (*key.types, *key.tolerated):
-                found.append((key.name, f"is {keys.label(i)}, and {' or '.join(key.types)} is needed"))
+            label = keys.entry(key.name).label
+            if label not in (*key.types, *key.tolerated):
+                found.append((key.name, f"is {label}, and {' or '.join(key.types)} is needed"))
         model, pre = self.known.tokenizer, keys.value("tokenizer.ggml.pre")
-        if "tokenizer.ggml.model" not in keys.places:
-            found.append(("tokenizer.ggml.model", "is missing"))
-        elif model and model not in table.tokenizers:
-            found.append(("tokenizer.ggml.model", f"is {quote(model, 40)}: unknown tokenizer"))
-        elif model not in table.without_tokens:
-            if "tokenizer.ggml.tokens" not in keys.places:
-                found.append(("tokenizer.ggml.tokens", "is missing"))
-            if model in table.with_merges:
-                if "tokenizer.ggml.merges" not in keys.places and pre not in table.pre_without_merges:
-                    found.append(("tokenizer.ggml.merges", "is missing"))
-                if isinstance(pre, str) and pre and pre not in table.pre_tokenizers:
-                    found.append(("tokenizer.ggml.pre", f"is {quote(pre, 40)}: unknown pre-tokenizer type"))
+        if model and model not in table.tokenizers:
+            return [*found, (TOKENIZER_MODEL, f"is {quote(model, 40)}: unknown tokenizer")]
+        found += [(name, "is missing") for name in table.vocabulary_keys(model, pre) if name not in keys.places]
+        if model in table.with_merges and isinstance(pre, str) and pre and pre not in table.pre_tokenizers:
+            found.append(("tokenizer.ggml.pre", f"is {quote(pre, 40)}: unknown pre-tokenizer type"))
         return found
 
     def refusal(self) -> tuple[str, Span | None, bool] | None:
-        """Why the loader refuses the file, in the order of its checks: in words, where, and whether it only stops at the
+        """Return why the loader refuses the file, by its first such check: in words, where, and whether it only stops at the
         first token; None if nothing stops it."""
         return next(self._refusals(), None)
 
@@ -362,7 +360,5 @@ def _first_span(metadata: Metadata, keys: Iterable[str]) -> Span | None:
 def _fits(got: tuple[int, ...], want: tuple[int, ...], flags: int) -> bool:
     """Whether a shape is taken for another; trailing dimensions of 1 do not count."""
     if flags & llama_cpp.ELEMENTS_ONLY:
-        from math import prod
-
         return prod(got) == prod(want)
     return stripped(got) == stripped(want)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.rule import WARNING, Severity
 from i2s_spec.schema import limits
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @analysis
-def loader_view(subject: Subject) -> LoaderView | None:
+def loader_view(subject: LintContext) -> LoaderView | None:
     """Return the file of a subject against the demands on its architecture; None if it is no model, or of an
     architecture that llama.cpp does not have."""
     known = architecture_view(subject)
@@ -43,8 +43,8 @@ def loader_table() -> Table:
     return llama_cpp.table()
 
 
-def refuses(subject: Subject) -> TrustedText:
-    """Who refuses a file for this, as the end of a sentence; empty for architectures that llama.cpp does not have."""
+def refuses(subject: LintContext) -> TrustedText:
+    """Return the loader that refuses a file, as the end of a sentence; empty for architectures that it does not have."""
     loader = loader_view(subject)
     return TrustedText("" if loader is None else f"; {loader.table.loader} refuses the file")
 
@@ -54,7 +54,7 @@ OLD_AFTER: Final = 365
 
 
 @analysis
-def ceiling(subject: Subject) -> Severity | None:
+def ceiling(subject: LintContext) -> Severity | None:
     """Return the most severe that a finding from the table can be: a warning once the table is a year old."""
     loader = loader_view(subject)
     return WARNING if loader is not None and is_old(loader.table) else None

@@ -1,6 +1,6 @@
 """Keys and tensors of a file that is no model, by their full names: adapters, projectors, importance matrices.
 
-`own` gives the `OwnRecords` of a file. Values are read where they are asked for.
+`own_records` gives the `OwnRecords` of a file. Values are read where they are asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 
 
@@ -26,17 +26,15 @@ class NamedTensor(NamedTuple):
 class OwnRecords:
     """The keys and tensors of a file by their names; the first of each."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self.subject = subject
         self._decode = architecture_view(subject).keys.decoded
-        self.places: dict[str, int] = {}
-        for i, name in subject.key_names():
-            self.places.setdefault(name.decode("utf-8", "surrogateescape"), i)
+        index = subject.file.index
+        self.places = index.key_places
         self.tensors: dict[str, NamedTensor] = {}
-        for i, name in subject.tensor_names():
-            info = subject.file.index.tensor(i)
-            found = NamedTensor(i, (*info.ne, 1, 1, 1, 1)[:4], len(info.ne), info.type)
-            self.tensors.setdefault(name.decode("utf-8", "surrogateescape"), found)
+        for name, i in index.tensor_places.items():
+            info = index.tensor(i)
+            self.tensors[name] = NamedTensor(i, (*info.ne, 1, 1, 1, 1)[:4], len(info.ne), info.type)
 
     def label(self, name: str) -> str:
         """Return the type of a key that exists, in the usual notation."""
@@ -55,7 +53,7 @@ class OwnRecords:
         """Return the bytes of a value, or of the number of keys if there is none."""
         if name not in self.places:
             return KEY_COUNT_SPAN
-        return self.subject.file.metadata.by_index(self.places[name]).value_span
+        return self.subject.file.index.key(self.places[name]).value_span
 
     def name_span(self, name: str) -> Span:
         """Return the bytes of a tensor's name."""
@@ -77,6 +75,6 @@ class OwnRecords:
 
 
 @analysis
-def own(subject: Subject) -> OwnRecords:
+def own_records(subject: LintContext) -> OwnRecords:
     """Return the keys and tensors of a file by their full names."""
     return OwnRecords(subject)

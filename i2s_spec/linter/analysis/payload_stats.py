@@ -1,7 +1,7 @@
 """Oddities in the statistics of payloads: each tensor is classified once, by the rules that it concerns.
 
 There is a part for I2_S and floats (`payload_anomalies`), one for types with a scale for each group
-(`group_anomalies`), and one for equal payloads and equal rows (`duplicate_payloads`, `rows_repeat`).
+(`group_anomalies`), and one for equal payloads and equal rows (`duplicate_payloads`, `rows_are_equal`).
 
 Statistics are never reported as errors. The thresholds below are so extreme that neither chance nor a sound model
 reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares by 0.02 is five standard deviations.
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.codec.observation import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.gguf.source import chunks
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import BLOCK, extent_anomalies, holes
 from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, SCALES, BlockLayout, GroupScale
 from i2s_spec.schema.dialect import CODES_PER_BYTE
@@ -90,14 +91,14 @@ class PayloadAnomalies:
 
 
 @analysis
-def compared(subject: Subject) -> bool:
+def compared(subject: LintContext) -> bool:
     """Whether some payload is large enough to be compared with others, or its rows with each other."""
     survey = subject.survey
     return survey is not None and any(survey.size(place) >= COMPARED for place in range(len(survey)))
 
 
 @analysis
-def payload_anomalies(subject: Subject) -> PayloadAnomalies:
+def payload_anomalies(subject: LintContext) -> PayloadAnomalies:
     """Return the anomalies that rules on payloads report; none if payloads are not read."""
     found, survey = PayloadAnomalies(), subject.survey
     if survey is None:
@@ -132,7 +133,7 @@ def _plain(counts: Sequence[int]) -> bool:
     return USUAL_ZEROS[0] * seen <= one <= USUAL_ZEROS[1] * seen and abs(zero - two) <= LOPSIDED * (zero + two)
 
 
-def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: TensorSurvey) -> None:
+def _one(subject: LintContext, found: PayloadAnomalies, place: int, tensor: TensorSurvey) -> None:
     zero, one, two, three = tensor.counts
     seen = zero + one + two + three
     if three:
@@ -164,7 +165,7 @@ def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: TensorSu
         found.lopsided.append(place)
 
 
-def _runs(subject: Subject, found: PayloadAnomalies, tensor: TensorSurvey) -> bool:
+def _runs(subject: LintContext, found: PayloadAnomalies, tensor: TensorSurvey) -> bool:
     """Record long runs of one byte; returns whether there was none."""
     last, longest = tensor.last_run, tensor.longest_run
     least = (END if tensor.payload_bytes >= END_FROM else SMALL_END) + prod(tensor.ne) % BLOCK // CODES_PER_BYTE
@@ -184,7 +185,7 @@ def _runs(subject: Subject, found: PayloadAnomalies, tensor: TensorSurvey) -> bo
 # --- floats where codes should be ---
 
 
-def _float_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
+def _float_kind(subject: LintContext, tensor: TensorSurvey) -> str | None:
     """Return the float type that a payload with many codes 3 could hold: F32, BF16 or F16."""
     length = min(tensor.payload_bytes // 4 * 4, 4 * FLOATS_READ)
     if length < 256:
@@ -208,7 +209,7 @@ def _share(values: Sequence[float] | Sequence[int], good: Callable[[float], bool
 # --- bytes that were never written ---
 
 
-def _in_hole(subject: Subject, start: int, length: int) -> bool:
+def _in_hole(subject: LintContext, start: int, length: int) -> bool:
     """Whether a part of these bytes was never written; another rule reports that."""
     return any(a < start + length and start < b for a, b in holes(subject))
 
@@ -240,7 +241,7 @@ class GroupAnomalies:
 
 
 @analysis
-def group_anomalies(subject: Subject) -> GroupAnomalies:
+def group_anomalies(subject: LintContext) -> GroupAnomalies:
     """Return the anomalies that rules on groups report; the payloads must be read."""
     survey = subject.payloads
     found, odd = GroupAnomalies(), extent_anomalies(subject).rows
@@ -267,7 +268,7 @@ def group_anomalies(subject: Subject) -> GroupAnomalies:
     return found
 
 
-def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
+def _odd_row_scales(subject: LintContext) -> Iterator[tuple[int, Groups]]:
     """Yield the I2_SR tensors with anomalies that were surveyed whole, by their positions, with their contents.
 
     They are read once more, a few megabytes at a time; few files have any.
@@ -280,7 +281,6 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
             continue
         from i2s_spec.codec.blocks import observe_row_scales
         from i2s_spec.codec.native import count_codes
-        from i2s_spec.gguf.source import chunks
 
         payload = prod(other.ne) // CODES_PER_BYTE
         odd, first = 0, -1
@@ -296,7 +296,7 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
             yield place, groups
 
 
-def odd_groups(subject: Subject, topic: str) -> Iterator[tuple[OtherSurvey, Groups, BlockLayout]]:
+def odd_groups(subject: LintContext, topic: str) -> Iterator[tuple[OtherSurvey, Groups, BlockLayout]]:
     """Yield the tensors of a topic, with the survey and the positions of their groups."""
     verdict, survey = group_anomalies(subject), subject.payloads
     for place in getattr(verdict, topic):
@@ -304,6 +304,10 @@ def odd_groups(subject: Subject, topic: str) -> Iterator[tuple[OtherSurvey, Grou
         groups = verdict.row_scales.get(place, other.groups)
         assert groups is not None
         yield other, groups, GROUP_LAYOUTS[other.type]
+
+
+#: The types whose scales can be infinite or NaN.
+SCALES_CHECKED: Final = frozenset(name for name, scales in SCALES.items() if scales[0].form.mask)
 
 
 class ScalesNotFinite(NamedTuple):
@@ -319,8 +323,8 @@ class ScalesNotFinite(NamedTuple):
     span: Span
 
 
-def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
-    """Every tensor with such scales, in the order of the table."""
+def scales_not_finite(subject: LintContext) -> Iterator[ScalesNotFinite]:
+    """Yield every tensor with such scales, in the order of the table."""
     survey = subject.payloads
     ternary = {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")}
     for place in sorted((*group_anomalies(subject).not_finite, *payload_anomalies(subject).scales)):
@@ -362,13 +366,13 @@ def scale_span(other: OtherSurvey, layout: BlockLayout, group: int) -> Span:
 
 
 def _unit(other: OtherSurvey, layout: BlockLayout) -> tuple[int, int]:
-    """Bytes from one scale to the next, and bytes before the blocks of a row."""
+    """Return the bytes from one scale to the next, and the bytes before the blocks of a row."""
     front = layout.type.row_bytes
     return (front + other.ne[0] // layout.block * layout.nbytes, front) if front else (layout.nbytes, 0)
 
 
 def far_apart(octaves: Sequence[int]) -> int:
-    """How many scales are far above the upper quartile; or above the lower quartile, if the two quartiles are that far
+    """Count the scales that are far above the upper quartile; or above the lower one, if the two quartiles are that far
     apart. 0 if the scales differ no more than in trained models."""
     total = sum(octaves)
     if total < GROUPS_FROM:
@@ -412,8 +416,8 @@ class ExaminedTypes(NamedTuple):
 
 
 @analysis
-def examined_types(subject: Subject) -> ExaminedTypes | None:
-    """What was examined of the payloads by type; None if they were not read."""
+def examined_types(subject: LintContext) -> ExaminedTypes | None:
+    """Return what was examined of the payloads, by type; None if they were not read."""
     survey, index = subject.survey, subject.file.index
     if survey is None:
         return None
@@ -427,15 +431,11 @@ def examined_types(subject: Subject) -> ExaminedTypes | None:
             named[name] = None
             if len(READINGS.get(number, ())) < 2:  # else tensors differ
                 kinds[number] = name
-    examined = [name for name in named if name == I2_S.name or name in NUMBER_FORMS or _has_checked_scales(name)]
+    examined = [name for name in named if name == I2_S.name or name in NUMBER_FORMS or name in SCALES_CHECKED]
     free = [name for name in named if name not in examined and (name in SCALES or name in NUMPY_TYPES)]
     unknown = [name for name in named if name not in examined and name not in free]
     read = len(survey) + len(survey.others)
     return ExaminedTypes(tuple(examined), tuple(free), tuple(unknown), index.tensors - read)
-
-
-def _has_checked_scales(name: str) -> bool:
-    return name in SCALES and SCALES[name][0].form.mask > 0
 
 
 # --- equal payloads and equal rows -----------------------------------------------------------------------------------
@@ -458,8 +458,8 @@ class DuplicatePayload(NamedTuple):
 
 
 @analysis
-def duplicate_payloads(subject: Subject) -> list[DuplicatePayload]:
-    """Each tensor with the payload of an earlier one, and the first tensor that has it; every byte was compared."""
+def duplicate_payloads(subject: LintContext) -> list[DuplicatePayload]:
+    """Return each tensor with the payload of an earlier one, and the first that has it; every byte was compared."""
     survey, anomalies = subject.survey, payload_anomalies(subject)
     assert survey is not None
     skipped = {*anomalies.constant, *anomalies.floats}
@@ -486,11 +486,11 @@ def duplicate_payloads(subject: Subject) -> list[DuplicatePayload]:
     return sorted(pairs, key=lambda pair: pair.second)
 
 
-def _equal(subject: Subject, one: TensorSurvey, other: TensorSurvey) -> bool:
+def _equal(subject: LintContext, one: TensorSurvey, other: TensorSurvey) -> bool:
     return _same_bytes(subject, one.start, other.start, one.payload_bytes)
 
 
-def _same_bytes(subject: Subject, one: int, other: int, size: int) -> bool:
+def _same_bytes(subject: LintContext, one: int, other: int, size: int) -> bool:
     source = subject.file.source
     for at in range(0, size, STEP):
         length = min(STEP, size - at)
@@ -499,7 +499,7 @@ def _same_bytes(subject: Subject, one: int, other: int, size: int) -> bool:
     return True
 
 
-def rows_repeat(subject: Subject, tensor: TensorSurvey) -> bool:
+def rows_are_equal(subject: LintContext, tensor: TensorSurvey) -> bool:
     """Whether all rows of a payload are equal; if the first two rows agree, every byte is compared."""
     row = tensor.ne[0] // 4
     if tensor.ne[0] % 4 or prod(tensor.ne[1:]) < LIKE_ROWS or tensor.payload_bytes < COMPARED:

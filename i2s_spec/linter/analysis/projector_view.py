@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.own_keys import OwnRecords, own
+from i2s_spec.linter.analysis.context import LintContext, analysis
+from i2s_spec.linter.analysis.own_keys import OwnRecords, own_records
 from i2s_spec.schema import kinds
 from i2s_spec.schema.kinds import ProjectorEncoder
 
@@ -67,7 +67,7 @@ class EncoderView:
         return kinds.PROJECTOR_OPTIONAL | optional | self._keys("optional") | self.required
 
     def _keys(self, part: str) -> dict[str, str]:
-        """Keys of the type alone."""
+        """Return the keys of the type alone."""
         found: dict[str, str] = (self.row or {}).get(part, {})
         return found
 
@@ -156,8 +156,8 @@ class EncoderView:
 class ProjectorView:
     """The encoders of a projector that the loader loads."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.records = own(subject)
+    def __init__(self, subject: LintContext) -> None:
+        self.records = own_records(subject)
         flags = [(each, self.records.value(each.flag, "bool")) for each in kinds.ENCODERS]
         self.encoders = [EncoderView(each, self.records) for each, flag in flags if flag is True]
         first = self.encoders[0] if self.encoders else None
@@ -166,6 +166,6 @@ class ProjectorView:
 
 
 @analysis
-def projector_view(subject: Subject) -> ProjectorView:
+def projector_view(subject: LintContext) -> ProjectorView:
     """Return the encoders of a projector."""
     return ProjectorView(subject)

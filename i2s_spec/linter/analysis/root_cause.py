@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 from i2s_spec.errors import Span, quote
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view, stripped
 from i2s_spec.linter.analysis.checkpoint_facts import common_prefix
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.schema import limits
+from i2s_spec.schema.faults import order_prefix
 
 #: How the names of nearly all tensors of models without experts begin.
 _ORDINARY: Final = ("blk.", "token_embd.", "output")
@@ -46,7 +47,7 @@ class RootCause(NamedTuple):
 
 
 @analysis
-def root_cause(subject: Subject) -> RootCause | None:
+def root_cause(subject: LintContext) -> RootCause | None:
     """Return the one cause, if there is one; only for files that name an architecture and hold tensors as models do."""
     known = architecture_view(subject)
     count = subject.file.index.tensors
@@ -65,7 +66,7 @@ def root_cause(subject: Subject) -> RootCause | None:
     )
 
 
-def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
+def _checkpoint(subject: LintContext, names: Sequence[str]) -> RootCause | None:
     found = [i for i, name in enumerate(names) if re.fullmatch(_OF_CHECKPOINTS, name)]
     if not found or 2 * len(found) < len(names) or any(re.match(_OF_GGUF, name) for name in names):
         return None
@@ -77,7 +78,7 @@ def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
     return RootCause(words, len(found), subject.name_span(found[0]))
 
 
-def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
+def _prefix(subject: LintContext, names: Sequence[str]) -> RootCause | None:
     common = common_prefix(names)
     prefix = common[: common.rfind(".") + 1]
     while prefix and not all(re.match(_OF_GGUF, name[len(prefix) :]) for name in names):
@@ -88,7 +89,7 @@ def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
     return RootCause(words, len(names), subject.name_span(0))
 
 
-def _experts(subject: Subject, names: Sequence[str]) -> RootCause | None:
+def _experts(subject: LintContext, names: Sequence[str]) -> RootCause | None:
     known = architecture_view(subject)
     key = f"{known.name}.expert_count"
     found = [i for i, name in enumerate(names) if re.fullmatch(_EXPERTS, name)]
@@ -99,15 +100,15 @@ def _experts(subject: Subject, names: Sequence[str]) -> RootCause | None:
     return RootCause(words, len(found), subject.name_span(found[0]))
 
 
-def _unknown(subject: Subject, rows: Sequence[int]) -> bool:
+def _unknown(subject: LintContext, rows: Sequence[int]) -> bool:
     """Whether the architecture does not have the first of some tensors, as far as that is known."""
     loader = loader_view(subject)
     unknown = architecture_view(subject).undeclared_rows if loader is None else loader.unknown
     return any(row.i == rows[0] for row in unknown)
 
 
-def _packed_codes(subject: Subject, known: ArchitectureView) -> RootCause | None:
-    """Matrices of floats with a quarter of the rows, whose values are whole numbers from 0 to 170: what a converter writes
+def _packed_codes(subject: LintContext, known: ArchitectureView) -> RootCause | None:
+    """Look for matrices of floats with a quarter of the rows and whole numbers from 0 to 170: what a converter writes
     that takes the bytes of a packed checkpoint for weights."""
     h = known.h
     if h is None or subject.reading.mode == "none":
@@ -133,12 +134,11 @@ def _packed_codes(subject: Subject, known: ArchitectureView) -> RootCause | None
     return RootCause(words, len(found), subject.info_span(first.i, "ne"), frozenset(row.i for row in found))
 
 
-def _are_codes(subject: Subject, i: int) -> bool:
+def _are_codes(subject: LintContext, i: int) -> bool:
     """Whether the first values of a tensor of floats are bytes of four codes."""
     import numpy as np
 
     from i2s_spec.codec.encoding import FLOAT_WORDS, widened
-    from i2s_spec.schema.faults import order_prefix
 
     tensor = subject.file.tensors.by_index(i)
     if tensor.kind not in FLOAT_WORDS or tensor.span.stop > subject.file.size:
@@ -152,7 +152,7 @@ def _are_codes(subject: Subject, i: int) -> bool:
     return int(codes.max()) > 2 and all(int((codes >> shift & 3).max()) < 3 for shift in (0, 2, 4, 6))
 
 
-def _encoder(subject: Subject, names: Sequence[str]) -> RootCause | None:
+def _encoder(subject: LintContext, names: Sequence[str]) -> RootCause | None:
     found = [i for i, name in enumerate(names) if re.fullmatch(_OF_ENCODERS, name)]
     if not found or len(found) == len(names) or not _unknown(subject, found):
         return None

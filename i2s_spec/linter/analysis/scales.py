@@ -6,13 +6,15 @@ The thresholds are stated here, once, with their reasons. The 28 bytes after the
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, MutableSequence
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.inspect.survey import leftovers
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import USUAL
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.schema.faults import ByteOrder
@@ -42,8 +44,8 @@ _DIGITS: Final = 6
 Scales = tuple[MutableSequence[int], MutableSequence[float]]
 
 
-def scales(subject: Subject) -> Iterator[tuple[int, float]]:
-    """Position in the survey and scale of every tensor whose scale is in place and in the byte order of the file.
+def scales(subject: LintContext) -> Iterator[tuple[int, float]]:
+    """Yield position in the survey and scale of every tensor whose scale is in place and in the byte order of the file.
 
     If most scales are plausible only in the other byte order, another rule reports all of them.
     """
@@ -51,7 +53,7 @@ def scales(subject: Subject) -> Iterator[tuple[int, float]]:
 
 
 @analysis
-def _scales(subject: Subject) -> Scales:
+def _scales(subject: LintContext) -> Scales:
     anomalies, survey = payload_anomalies(subject), subject.payloads
     swapped = 0
     found: Scales = (array("q", anomalies.placed), array("d"))
@@ -70,7 +72,7 @@ def usual(scale: float) -> bool:
     return bool(USUAL[0] <= abs(scale) <= USUAL[1])  # false for NaN and infinities
 
 
-def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
+def odd(subject: LintContext, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
     """Yield the tensors whose scale has one kind of oddness; each scale has at most one kind."""
     survey = subject.payloads
     for place in odd_scales(subject).kinds.get(kind, ()):
@@ -85,8 +87,8 @@ class OddScales(NamedTuple):
 
 
 @analysis
-def odd_scales(subject: Subject) -> OddScales:
-    """Every odd scale of a file; each has at most one kind of oddness."""
+def odd_scales(subject: LintContext) -> OddScales:
+    """Return every odd scale of a file; each has at most one kind of oddness."""
     survey = subject.payloads
     kinds: dict[str, list[int]] = {}
     low, high = USUAL
@@ -94,7 +96,7 @@ def odd_scales(subject: Subject) -> OddScales:
         if not low <= scale <= high and (found := kind_of(scale)) is not None:
             header = in_front(subject, survey[place])
             kinds.setdefault(found if header is None else "header", []).append(place)
-    medians = _reciprocals(groups(subject))
+    medians = _reciprocals(groups(subject)) if spread(subject) >= FAR else {}
     if medians:
         kinds["reciprocal"] = sorted(medians)
         for kind in ("vanishing", "unusual"):
@@ -102,8 +104,17 @@ def odd_scales(subject: Subject) -> OddScales:
     return OddScales(kinds, medians)
 
 
+@analysis
+def spread(subject: LintContext) -> float:
+    """Return how many times as large as the smallest the largest positive scale is: in most files, the factor shows that
+    no scale is odd beside others.
+    """
+    positive = [scale for _, scale in scales(subject) if 0 < scale < inf]
+    return max(positive) / min(positive) if positive else 1.0
+
+
 def kind_of(scale: float) -> str | None:
-    """How a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None if it is not."""
+    """Return how a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None if it is not."""
     if not isfinite(scale):
         return "infinite" if abs(scale) > 0 else "nan"
     if scale == 0:
@@ -122,7 +133,7 @@ class ScaleInFront:
         self.scale, self.type, self.size = scale, type, size
 
 
-def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:
+def in_front(subject: LintContext, tensor: TensorSurvey) -> ScaleInFront | None:
     """Return the scale before a payload, if there is certainly one.
 
     A header of 32 bytes is a float followed by zeros, which as codes would be at least 112 weights of -1. If a float32
@@ -155,13 +166,11 @@ def _unused(data: bytes) -> int:
 
 def halves(head: bytes) -> tuple[float, float]:
     """Return the first two bytes as a float16 in either order."""
-    import struct
-
     return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
 
 
-def groups(subject: Subject) -> dict[bytes, Scales]:
-    """Positions and scales of tensors, by name without the layer number."""
+def groups(subject: LintContext) -> dict[bytes, Scales]:
+    """Return positions and scales of tensors, by name without the layer number."""
     survey = subject.payloads
     groups: dict[bytes, Scales] = {}
     for place, scale in scales(subject):
@@ -188,7 +197,7 @@ def in_layer(name: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:
-    """Positions of scales whose reciprocals are near the median of their siblings, and that median."""
+    """Return the positions of scales whose reciprocals are near the median of their siblings, and that median."""
     overall = median(scale for group in groups.values() for scale in group[1])
     found: dict[int, float] = {}
     for name, group in groups.items():
@@ -215,11 +224,9 @@ def _factor(one: float, other: float) -> float:
 
 
 @analysis
-def stale_tails(subject: Subject) -> Leftovers | None:
+def stale_tails(subject: LintContext) -> Leftovers | None:
     """Return the contents of the 28 bytes after the scales; None if all those bytes are zeros."""
     anomalies, survey = payload_anomalies(subject), subject.payloads
     if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
         return None
-    from i2s_spec.inspect.survey import leftovers
-
     return leftovers(subject.file, survey, anomalies.placed)

@@ -128,7 +128,7 @@ def _found(source: str, whole: bool) -> list[Hazard]:
 
 
 def _reaches(part: Part) -> Iterator[Hazard]:
-    """Attributes, names and statements that lead out of the conversation."""
+    """Yield attributes, names and statements that lead out of the conversation."""
     tokens = part.tokens
     if part.word in _READS:
         yield Hazard("reach", part.start, part.stop, "reads another template")
@@ -209,7 +209,7 @@ def _spelled(tokens: Iterable[Token]) -> _Expression:
 
 
 def _mappings(part: Part) -> set[_Expression]:
-    """What a condition requires to be a mapping: `x is mapping`, which nothing but `and` joins to the rest of it."""
+    """Return the names that a condition requires to be mappings: `x is mapping`, joined to the rest by nothing but `and`."""
     required, operand, depth = set[_Expression](), list[str](), 0
     for token in (*part.tokens[1:], Token("name", 0, 0, "and")):
         depth += token.kind == "sign" and token.value in _OPEN
@@ -251,7 +251,7 @@ def _asks_for_a_word(part: Part, contents: set[str], mappings: set[_Expression])
 
 
 def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
-    """Sentences that the model gets only if a message contains a certain word."""
+    """Yield sentences that the model gets only if a message contains a certain word."""
     depth, asked = 0, list[tuple[int, Part]]()
     stated = 0
     contents = {"content"}
@@ -292,7 +292,7 @@ def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
 
 
 def _escaped(source: str, code: list[Part]) -> Iterator[Hazard]:
-    """Texts whose escapes stand for characters that are not seen, or for the marks of a turn."""
+    """Yield texts whose escapes stand for characters that are not seen, or for the marks of a turn."""
     for part in code:
         for token in part.tokens:
             written = source[token.start : token.stop]
@@ -310,7 +310,7 @@ _DATES: Final = ("date_string", "strftime_now")
 
 
 def _gates(code: list[Part]) -> Iterator[Hazard]:
-    """Conditions that compare the date with something."""
+    """Yield conditions that compare the date with something."""
     dates = set(_DATES)
     for part in code:
         tokens = part.tokens
@@ -328,7 +328,7 @@ def _gates(code: list[Part]) -> Iterator[Hazard]:
 
 
 def _instructions(source: str, parts: list[Part]) -> Iterator[Hazard]:
-    """Sentences that tell the model to pass over its instructions, or to keep something from the user."""
+    """Yield sentences that tell the model to pass over its instructions, or to keep something from the user."""
     for part in parts:
         pieces = [(part.start, 0, source[part.start : part.stop])] if part.kind == "text" else [
             (token.start, token.stop - token.start, token.value) for token in part.tokens if token.kind == "text"
@@ -372,7 +372,7 @@ _STARRED: Final = r"%[#0 +.\d-]*\*"
 
 
 def computed_names(part: Part) -> Iterator[Hazard]:
-    """Subscripts and names of attributes that the template computes."""
+    """Yield subscripts and names of attributes that the template computes."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
@@ -414,7 +414,7 @@ def leads_out(name: str) -> bool:
 
 
 def _named_attribute(tokens: tuple[Token, ...], i: int, at: int) -> Iterator[Hazard]:
-    """What is wrong with an argument that names an attribute: it is a value, or leads to the interpreter."""
+    """Return the fault of an argument that names an attribute: it is a value, or leads to the interpreter."""
     if not _one_text(tokens, at):
         yield Hazard("reach", tokens[i].start, tokens[i].stop, "an attribute named by a value")
     elif leads_out(tokens[at].value):
@@ -497,7 +497,7 @@ def _is_computed(inner: list[Token]) -> bool:
 
 
 def grown(part: Part) -> Iterator[Hazard]:
-    """Texts that are padded to a width, by a number or a format, and texts that are joined to themselves."""
+    """Yield texts that are padded to a width, by a number or a format, and texts that are joined to themselves."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         called = token.kind == "name" and token.value in _WIDENS and _value(tokens, i + 1) == "(" and i
@@ -518,7 +518,7 @@ def _has(expression: _Expression, name: _Expression) -> bool:
 
 
 def multiplied(parts: list[Part]) -> Iterator[Hazard]:
-    """Texts in which a filter or a method puts several copies of a text in its place, so often that they become huge."""
+    """Yield texts in which a filter or a method puts copies of a text in its place, so often that they become huge."""
     sizes: dict[str, float] = {}
     loops = 0
     for part in parts:
@@ -588,7 +588,7 @@ def _doubled(part: Part) -> Iterator[Hazard]:
 
 
 def recursions(parts: list[Part]) -> Iterator[Hazard]:
-    """Macros that call themselves without data of the conversation, so that only a counter ends the recursion."""
+    """Yield macros that call themselves without data of the conversation, so that only a counter ends the recursion."""
     names: list[str] = []
     for part in parts:
         if part.word == "macro":
@@ -671,7 +671,7 @@ def _power(base: float, exponent: float) -> float:
 
 
 def powers(part: Part) -> Iterator[Hazard]:
-    """Numbers and texts that the template can make arbitrarily large."""
+    """Yield numbers and texts that the template can make arbitrarily large."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         if token.value == "**" and token.kind == "sign":
@@ -717,7 +717,7 @@ def _ends_list(tokens: tuple[Token, ...]) -> bool:
 
 
 def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
-    """Every call of range with numbers, and the largest of them."""
+    """Yield every call of range with numbers, and the largest of them."""
     tokens = part.tokens
     for i, token in enumerate(tokens[:-1]):
         if token.value == "range" and token.kind == "name" and tokens[i + 1].value == "(":
@@ -734,7 +734,7 @@ def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
 
 
 def loops(parts: list[Part]) -> Iterator[Hazard]:
-    """Loops over ranges that are too long, by themselves or inside each other."""
+    """Yield loops over ranges that are too long, by themselves or inside each other."""
     nested: list[float] = []
     looped: list[str] = []
     for part in parts:
@@ -762,7 +762,7 @@ def _list_of(tokens: tuple[Token, ...]) -> str:
 
 
 def _lengthened(part: Part, looped: list[str]) -> Iterator[Hazard]:
-    """List that grow while a loop iterates over them, and lists that are added to themselves."""
+    """Yield lists that grow while a loop iterates over them, and lists that are added to themselves."""
     tokens = part.tokens
     for i in range(len(tokens) - 3):
         name, dot, method, bracket = tokens[i : i + 4]

@@ -140,7 +140,7 @@ def _code(source: str, start: int, kind: str) -> Part:
 
 
 def _opened(source: str, at: int) -> int:
-    """Where the next comment, expression or statement opens; the end of the source where none does."""
+    """Return where the next comment, expression or statement opens; the end of the source where none does."""
     while (at := source.find("{", at)) >= 0:
         if source.startswith(_OPENS, at):
             return at
@@ -169,14 +169,14 @@ def _is_of_name(character: str) -> bool:
 
 
 def _end(source: str, at: int, fits: Callable[[str], bool]) -> int:
-    """Where characters of one sort end."""
+    """Return where characters of one sort end."""
     while at < len(source) and fits(source[at]):
         at += 1
     return at
 
 
 def _text_end(source: str, at: int) -> int:
-    """Where the text ends that a quote begins; 0 where it does not. A backslash takes the next character with it."""
+    """Return where the text ends that a quote begins; 0 if it does not. A backslash takes the next character with it."""
     quote, end, at = source[at], at, at + 1
     while True:
         if end < at and (end := source.find(quote, at)) < 0:
@@ -191,7 +191,7 @@ def _text_end(source: str, at: int) -> int:
 
 
 def _float_end(source: str, at: int) -> int:
-    """Where a number ends that has a fraction or an exponent; 0 where there is neither, and after a point."""
+    """Return where a number ends that has a fraction or an exponent; 0 where there is neither, and after a point."""
     if source[at - 1] == ".":
         return 0
     whole = _digits_end(source, at)
@@ -204,7 +204,7 @@ def _float_end(source: str, at: int) -> int:
 
 
 def _digits_end(source: str, at: int) -> int:
-    """Where decimal digits end, with single `_` between them; 0 where there are none."""
+    """Return where decimal digits end, with single `_` between them; 0 where there are none."""
     end = 0
     while at < len(source) and source[at].isdecimal():
         end = at + 1
@@ -213,7 +213,7 @@ def _digits_end(source: str, at: int) -> int:
 
 
 def _integer_end(source: str, at: int) -> int:
-    """Where a whole number ends; 0 where a digit begins none."""
+    """Return where a whole number ends; 0 where a digit begins none."""
     if source[at] != "0":
         return _run_end(source, at + 1, str.isdecimal) if source[at] in "123456789" else 0
     for prefixes, fits in _PREFIXES:
@@ -232,14 +232,14 @@ _PREFIXES: Final = (
 
 
 def _run_end(source: str, at: int, fits: Callable[[str], bool]) -> int:
-    """Where digits of one sort end, each of which may have `_` before it."""
+    """Return where digits of one sort end, each of which may have `_` before it."""
     while (next_digit := at + source.startswith("_", at)) < len(source) and fits(source[next_digit]):
         at = next_digit + 1
     return at
 
 
 def _unescaped(text: str) -> str:
-    """What a text stands for: its escapes are those of Python, and each of its line ends is one character."""
+    """Return the text that a literal stands for: escapes are those of Python, and each line end is one character."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     made: list[str] = []
     at = 0
@@ -251,7 +251,7 @@ def _unescaped(text: str) -> str:
 
 
 def _escape(text: str, at: int) -> tuple[int, str]:
-    """Where an escape ends, and what it stands for; one that Python refuses, for itself."""
+    """Return where an escape ends, and what it stands for; one that Python refuses, for itself."""
     kind = text[at + 1 : at + 2]
     plain = _PLAIN_ESCAPES.get(kind)
     if plain is not None:

@@ -30,7 +30,7 @@ from i2s_spec.linter.paths import Input, inputs, is_checkpoint
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.questions import Observed
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
 
 #: Endings of lists: manifests, and lists with one name a line.
 MANIFEST_SUFFIX: Final = ".jsonl"
@@ -250,7 +250,7 @@ def _value(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def as_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    """Entries as the lines of a manifest."""
+    """Yield entries as the lines of a manifest."""
     for entry in entries:
         yield json.dumps(entry.as_dict()) + "\n"
 
@@ -275,15 +275,15 @@ class WithFacts:
     def __init__(self, details: Callable[[Any], Any] | None) -> None:
         self._details = details
 
-    def __call__(self, subject: Subject) -> dict[str, Any]:
+    def __call__(self, subject: LintContext) -> dict[str, Any]:
         found: dict[str, Any] = {"facts": origin_facts(subject)}
         if self._details is not None:
             found["details"] = self._details(subject)
         return found
 
 
-def origin_facts(subject: Subject) -> dict[str, Any]:
-    """Facts about one file as plain data; text of the file is escaped.
+def origin_facts(subject: LintContext) -> dict[str, Any]:
+    """Return facts about one file as plain data; text of the file is escaped.
 
     :returns: `architecture`, `version`, `tensors`, `producer` (the program that wrote the metadata), and `layout`: the
     layout that the weights of I2_S tensors show, None if there are none or they were not read
@@ -325,7 +325,7 @@ def _producer(seen: Observed) -> str:
     return found
 
 
-def _layout(subject: Subject) -> str | None:
+def _layout(subject: LintContext) -> str | None:
     """Return the layout that the weights show; the linter has computed it already."""
     from i2s_spec.linter.analysis.layout import weight_layout
 

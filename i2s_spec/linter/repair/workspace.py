@@ -20,7 +20,7 @@ from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject, split_set
+from i2s_spec.linter.analysis.context import LintContext, split_set
 from i2s_spec.linter.rule import Finding, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.dialect import CANONICAL, Dialect
@@ -73,12 +73,12 @@ class Workspace:
         source: Source,
         path: str | None = None,
         extra: ExtraRepairs = NO_EXTRA_REPAIRS,
-        subject: Subject | None = None,
+        subject: LintContext | None = None,
     ) -> None:
         self.source = source
         # Stale tails are recognized by the payloads of other tensors.
         reading = Reading("full" if extra.scrub_tail else "none")
-        self.subject = Subject(File(source), path, reading) if subject is None else subject
+        self.subject = LintContext(File(source), path, reading) if subject is None else subject
         self.file = self.subject.file
         self.extra = extra
         self.prefix = order_prefix(self.file.byte_order)

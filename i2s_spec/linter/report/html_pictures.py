@@ -253,7 +253,7 @@ def _data(file: File, cursor: int, records: int) -> Iterator[FileRegion]:
 
 
 def _between(start: int, stop: int, alignment: int, previous: int | None, kind: str = "gap") -> Iterator[FileRegion]:
-    """Bytes that no tensor claims: padding up to the next multiple of the alignment, then a gap."""
+    """Yield bytes that no tensor claims: padding up to the next multiple of the alignment, then a gap."""
     if stop <= start:
         return
     split = min(stop, padded(start, alignment)) if previous is not None else start
@@ -321,7 +321,7 @@ def _plots(name: str, rows: Sequence[dict[str, Any]], reading: str) -> str:
 
 
 def _by_layer(row: Mapping[str, Any]) -> tuple[float, int]:
-    """Tensors in the order of their layers; tensors without a layer come last."""
+    """Return a key that sorts tensors by their layers; tensors without a layer come last."""
     return (math.inf if row["layer"] is None else row["layer"], row["row"])
 
 
@@ -460,7 +460,7 @@ def _codes(counts: Sequence[int] | None) -> str:
 
 
 def _more(row: dict[str, Any], siblings: Mapping[str, list[float]]) -> str:
-    """Details of a tensor that its row does not show."""
+    """Return details of a tensor that its row does not show."""
     drawn = bars(_shares(row["counts"]), "Codes") if row.get("counts") and any(row["counts"]) else ""
     words = "".join(f"<dt>{escape(name)}</dt><dd>{escape(stated)}</dd>" for name, stated in _words(row, siblings))
     return f'<div class="more">{drawn}<dl>{words}</dl></div>'
@@ -581,7 +581,7 @@ def _layer(layer: int, row: dict[str, Any]) -> Layer:
 
 
 def code(text: str) -> str:
-    """Text as code; right-to-left text in it does not affect its surroundings."""
+    """Return text as code; right-to-left text in it does not affect its surroundings."""
     return f"<code>{escape(text)}</code>"
 
 
@@ -620,11 +620,6 @@ def _title(title: str) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and their values; both are text."""
+    """Return names and their values as a list; both are text."""
     inside = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in pairs)
     return f'<dl class="facts">{inside}</dl>\n' if inside else ""
-
-
-def count_by_kind(counts: Any, nouns: Iterable[str]) -> str:
-    """Return the counts that are not 0, in words: `2 errors, 1 note`."""
-    return ", ".join(counted(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])

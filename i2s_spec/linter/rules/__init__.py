@@ -25,5 +25,5 @@ for _file in sorted(os.listdir(os.path.dirname(__file__))):  # `pkgutil` costs a
 
 
 def all_rules() -> list[Rule]:
-    """Every rule, in the order of the codes."""
+    """Return every rule, in the order of the codes."""
     return [REGISTRY[code] for code in sorted(REGISTRY)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
-from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, as_floats
+from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, FamilyFacts, as_floats
 from i2s_spec.linter.analysis.conditions import checkpoints
 from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
 
@@ -133,12 +133,16 @@ def tensor_missing(facts: CheckpointFacts) -> Iterator[Finding]:
 
     Fix: save the model again, or fetch the shard that has the tensor.
     """
-    family = facts.family
-    if family is None or facts.prefix:
-        return
-    for name in family.expected:
-        if name not in facts.tensors and name not in family.sub_norms:
+    for family, name in _missing(facts):
+        if name not in family.sub_norms:
             yield tensor_missing.at(_CONFIG, name=name, family=TrustedText(family.name))
+
+
+def _missing(facts: CheckpointFacts) -> Iterator[tuple[FamilyFacts, str]]:
+    """Yield the missing tensors of the family; none if all names have a prefix."""
+    family = facts.family
+    if family is not None and not facts.prefix:
+        yield from ((family, name) for name in family.expected if name not in facts.tensors)
 
 
 @rule("H214", "checkpoint-prefix", "the name of every tensor begins with {prefix}, which no model class expects; "
@@ -156,8 +160,7 @@ def checkpoint_prefix(facts: CheckpointFacts) -> Iterator[Finding]:
     """
     if facts.prefix:
         first = next(iter(facts.tensors))
-        span = Span(0, 0, facts.shard_of[first])
-        yield checkpoint_prefix.at(span, prefix=facts.prefix, count=len(facts.tensors))
+        yield checkpoint_prefix.at(facts.span(first), prefix=facts.prefix, count=len(facts.tensors))
 
 
 @rule("H204", "checkpoint-sub-norm-missing", "the checkpoint has no {name}, which {family} models need", clause="12.1",
@@ -172,11 +175,8 @@ def sub_norm_missing(facts: CheckpointFacts) -> Iterator[Finding]:
 
     Fix: take the gains from the model that the checkpoint was made from.
     """
-    family = facts.family
-    if family is None or facts.prefix:
-        return
-    for name in family.expected:
-        if name not in facts.tensors and name in family.sub_norms:
+    for family, name in _missing(facts):
+        if name in family.sub_norms:
             yield sub_norm_missing.at(_CONFIG, name=name, family=TrustedText(family.name))
 
 
@@ -197,7 +197,7 @@ def tensor_unknown(facts: CheckpointFacts) -> Iterator[Finding]:
         return
     for name in facts.tensors:
         if name != HEAD and name not in family.expected and name not in family.optional:
-            yield tensor_unknown.at(Span(0, 0, facts.shard_of[name]), name=name, family=TrustedText(family.name))
+            yield tensor_unknown.at(facts.span(name), name=name, family=TrustedText(family.name))
 
 
 @rule("H206", "checkpoint-shape", "tensor {name} of the checkpoint has the shape {got}; config.json gives {want}",
@@ -223,7 +223,7 @@ def tensor_shape(facts: CheckpointFacts) -> Iterator[Finding]:
         if stored.dtype == "U8" and name in family.matrices:
             want = (shape[0] // 4, shape[1]) if shape[0] % 4 == 0 else ()
         if stored.shape != want:
-            yield tensor_shape.at(Span(0, 0, facts.shard_of[name]), got=stored.shape, want=want or shape, name=name)
+            yield tensor_shape.at(facts.span(name), got=stored.shape, want=want or shape, name=name)
 
 
 @rule("H212", "checkpoint-head", "the head of the checkpoint does not fit: {reason}", clause="12.1",
@@ -249,14 +249,10 @@ def head(facts: CheckpointFacts) -> Iterator[Finding]:
             yield head.at(_CONFIG, reason=TrustedText(reason))
         return
     if (tied is True or family.tied or family.headless) and not _equals_embedding(facts, family.embedding):
-        why = (
-            "config.json says tie_word_embeddings true"
-            if tied is True
-            else f"{family.name} models have no separate head"
-        )
-        yield head.at(
-            Span(0, 0, facts.shard_of[HEAD]), reason=TrustedText(f"{why}, and {HEAD} differs from the embedding")
-        )
+        why = f"{family.name} models have no separate head"
+        if tied is True:
+            why = "config.json says tie_word_embeddings true"
+        yield head.at(facts.span(HEAD), reason=TrustedText(f"{why}, and {HEAD} differs from the embedding"))
 
 
 def _equals_embedding(facts: CheckpointFacts, embedding: str) -> bool:
@@ -267,10 +263,8 @@ def _equals_embedding(facts: CheckpointFacts, embedding: str) -> bool:
     if (stored.dtype, stored.shape) != (table.dtype, table.shape):
         return False
     places = {"none": range(0), "sample": range(0, min(PIECE, stored.nbytes), PIECE)}
-    return all(
-        stored.read(place, min(place + PIECE, stored.nbytes)) == table.read(place, min(place + PIECE, stored.nbytes))
-        for place in places.get(facts.reading, range(0, stored.nbytes, PIECE))
-    )
+    ends = ((at, min(at + PIECE, stored.nbytes)) for at in places.get(facts.reading, range(0, stored.nbytes, PIECE)))
+    return all(stored.read(start, stop) == table.read(start, stop) for start, stop in ends)
 
 
 # --- ternary weights -------------------------------------------------------------------------------------------------
@@ -297,14 +291,14 @@ def packing(facts: CheckpointFacts) -> Iterator[Finding]:
     """
     for name in facts.packed:
         for reason in _pair(facts, name):
-            yield packing.at(Span(0, 0, facts.shard_of[name]), name=name, reason=TrustedText(reason))
+            yield packing.at(facts.span(name), name=name, reason=TrustedText(reason))
     for name, stored in facts.tensors.items():
         if name.endswith(".weight_scale"):
             weight = facts.tensors.get(name.removesuffix("_scale"))
             if weight is None or weight.dtype != "U8":
                 there = "there is no such matrix" if weight is None else f"that is {quote(weight.dtype)}"
                 reason = f"belongs to a packed matrix, and {there}"
-                yield packing.at(Span(0, 0, facts.shard_of[stored.name]), name=name, reason=TrustedText(reason))
+                yield packing.at(facts.span(stored.name), name=name, reason=TrustedText(reason))
 
 
 def _pair(facts: CheckpointFacts, name: str) -> Iterator[str]:
@@ -341,7 +335,7 @@ def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
             if both.any():
                 found += int(np.unpackbits(both).sum())
         if found:
-            yield code_3.at(Span(0, 0, facts.shard_of[name]), got=found, name=name)
+            yield code_3.at(facts.span(name), got=found, name=name)
 
 
 @rule("H209", "checkpoint-quantization", "quantization_config of config.json does not fit the weights: {reason}",
@@ -405,12 +399,9 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
     usual = median(stored)
     scale = usual if MULTIPLIES[word] else 1 / usual
     if scale > LARGE and LIKELY[0] < 1 / scale < LIKELY[1]:
-        yield scale_convention.at(
-            _CONFIG,
-            got=TrustedText(f"{scale:.3g}"),
-            want=TrustedText(f"{1 / scale:.3g}"),
-            word=TrustedText("multiplies" if MULTIPLIES[word] else "divides"),
-        )
+        got, want = TrustedText(f"{scale:.3g}"), TrustedText(f"{1 / scale:.3g}")
+        words = TrustedText("multiplies" if MULTIPLIES[word] else "divides")
+        yield scale_convention.at(_CONFIG, got=got, want=want, word=words)
 
 
 @rule("H211", "checkpoint-quantized-twice", "{got:matrix is|matrices are} already ternary, the first is {name}, "
@@ -431,7 +422,7 @@ def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
         return
     found = [name for name in family.expected if name in family.matrices and _is_ternary(facts.tensors.get(name))]
     if found:
-        yield quantized_twice.at(Span(0, 0, facts.shard_of[found[0]]), got=len(found), name=found[0])
+        yield quantized_twice.at(facts.span(found[0]), got=len(found), name=found[0])
 
 
 def _is_ternary(stored: Stored | None) -> bool:
@@ -464,4 +455,4 @@ def not_finite(facts: CheckpointFacts) -> Iterator[Finding]:
         if stored.dtype in WORDS:
             found = sum(int(np.count_nonzero(~np.isfinite(part))) for part in facts.floats(stored))
             if found:
-                yield not_finite.at(Span(0, 0, facts.shard_of[name]), got=found, name=name)
+                yield not_finite.at(facts.span(name), got=found, name=name)

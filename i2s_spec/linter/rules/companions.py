@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import isfinite, prod
 from typing import Final
 
-from i2s_spec.errors import TrustedText, counted
+from i2s_spec.errors import TrustedText, counted, quote
 from i2s_spec.linter.analysis.conditions import (
     adapters,
     adapters_with_base,
@@ -19,9 +19,9 @@ from i2s_spec.linter.analysis.conditions import (
     control_vectors,
     importance_matrices,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.own_keys import NamedTensor, OwnRecords, own
-from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
+from i2s_spec.linter.analysis.context import LintContext, analysis
+from i2s_spec.linter.analysis.own_keys import NamedTensor, own_records
+from i2s_spec.linter.rule import WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import BY_NAME
@@ -35,7 +35,7 @@ _NEEDED: Final = {"general.type": "adapter", "adapter.type": "lora", "general.ar
 
 
 @rule("M201", "adapter-key", "{key} is {got}; an adapter needs {want}", clause="3.9", when=adapters)
-def adapter_key(subject: Subject) -> Iterator[Finding]:
+def adapter_key(subject: LintContext) -> Iterator[Finding]:
     """A key of an adapter is missing or has another value.
 
     Why: llama.cpp loads a file as an adapter only if general.type is adapter and adapter.type is lora ('expect
@@ -45,7 +45,7 @@ def adapter_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the key; convert_lora_to_gguf.py of llama.cpp writes all of them.
     """
-    found = own(subject)
+    found = own_records(subject)
     for key, want in _NEEDED.items():
         if key not in found.places:
             got: str | TrustedText = TrustedText("missing")
@@ -59,7 +59,7 @@ def adapter_key(subject: Subject) -> Iterator[Finding]:
 
 @rule("M202", "adapter-key-type", "{key} has type {got}; llama.cpp reads only {want}", clause="3.9", cwe=843,
       when=adapters)  # fmt: skip
-def adapter_key_type(subject: Subject) -> Iterator[Finding]:
+def adapter_key_type(subject: LintContext) -> Iterator[Finding]:
     """A key of an adapter has another type than llama.cpp reads.
 
     Why: the reader compares types strictly; its process ends at another one. Without adapter.lora.alpha an adapter
@@ -69,13 +69,13 @@ def adapter_key_type(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the key with that type.
     """
-    for key, span, got, want in own(subject).of_another_type(kinds.KEYS[kinds.ADAPTER]):
+    for key, span, got, want in own_records(subject).of_another_type(kinds.KEYS[kinds.ADAPTER]):
         yield adapter_key_type.at(span, got=got, want=want, key=key)
 
 
 @rule("M203", "adapter-alpha", "adapter.lora.alpha is {got}; every weight that the adapter changes becomes NaN or "
       "infinite", clause="3.9", when=adapters)  # fmt: skip
-def adapter_alpha(subject: Subject) -> Iterator[Finding]:
+def adapter_alpha(subject: LintContext) -> Iterator[Finding]:
     """The factor of an adapter is NaN or infinite.
 
     Why: llama.cpp multiplies the adapter's product by alpha divided by the rank, without a check.
@@ -84,25 +84,37 @@ def adapter_alpha(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the lora_alpha of adapter_config.json.
     """
-    found = own(subject)
+    found = own_records(subject)
     value = found.value("adapter.lora.alpha", "f32")
     if value is not None and not isfinite(value):
         yield adapter_alpha.at(found.value_span("adapter.lora.alpha"), got=value)
 
 
 @analysis
-def _pairs(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
-    """Return the tensors of an adapter by the name of what they change, and by `.lora_a` and `.lora_b`."""
+def _pairs(subject: LintContext) -> dict[str, dict[str, NamedTensor]]:
+    """Return the tensors of an adapter or an importance matrix by the name of the weight that they are about, and by the
+    ends of their names: `.lora_a` and `.lora_b`, `.in_sum2` and `.counts`.
+    """
+    of_adapter = adapters(subject)
     pairs: dict[str, dict[str, NamedTensor]] = {}
-    for name, tensor in own(subject).tensors.items():
-        for end in kinds.LORA_ENDS:
-            if name.endswith(end):
-                pairs.setdefault(name.replace(end, ""), {})[end] = tensor
+    for name, tensor in own_records(subject).tensors.items():
+        for end in kinds.LORA_ENDS if of_adapter else kinds.IMATRIX_ENDS:
+            if name.endswith(end):  # llama.cpp removes all occurrences from the names of an adapter
+                weight = name.replace(end, "") if of_adapter else name.removesuffix(end)
+                pairs.setdefault(weight, {})[end] = tensor
     return pairs
 
 
-def _whole(subject: Subject) -> Iterator[tuple[str, NamedTensor, NamedTensor]]:
-    """Name, A and B of the pairs that are whole."""
+def _halves(subject: LintContext, ends: tuple[str, str]) -> Iterator[tuple[str, NamedTensor, str]]:
+    """Yield the pairs of which a half is missing: the name of the weight, the half that is there, the missing name."""
+    for name, pair in _pairs(subject).items():
+        if len(pair) == 1:
+            (end, there), = pair.items()  # fmt: skip
+            yield name, there, name + ends[1 - ends.index(end)]
+
+
+def _whole(subject: LintContext) -> Iterator[tuple[str, NamedTensor, NamedTensor]]:
+    """Yield name, A and B of the pairs that are whole."""
     for name, pair in _pairs(subject).items():
         if len(pair) == len(kinds.LORA_ENDS):
             yield name, pair[".lora_a"], pair[".lora_b"]
@@ -114,7 +126,7 @@ def _is_embedding(name: str) -> bool:
 
 
 @rule("M204", "adapter-pair-halved", "the pair of {name} lacks {want}", clause="3.9", when=adapters)
-def adapter_pair_halved(subject: Subject) -> Iterator[Finding]:
+def adapter_pair_halved(subject: LintContext) -> Iterator[Finding]:
     """One of the two matrices of a pair is missing.
 
     Why: the change of a weight is the product of lora_b and lora_a. llama.cpp refuses the file: 'LoRA tensor pair ...
@@ -124,16 +136,13 @@ def adapter_pair_halved(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the adapter again.
     """
-    for name, pair in _pairs(subject).items():
-        if len(pair) == 1:
-            (end, there), = pair.items()  # fmt: skip
-            missing = next(each for each in kinds.LORA_ENDS if each != end)
-            yield adapter_pair_halved.at(subject.name_span(there.row), want=name + missing, name=name)
+    for name, there, missing in _halves(subject, kinds.LORA_ENDS):
+        yield adapter_pair_halved.at(subject.name_span(there.row), want=missing, name=name)
 
 
 @rule("M205", "adapter-rank", "the matrices of {name} do not fit each other: {a} and {b} have ranks {got} and {want}",
       clause="3.9", when=adapters)  # fmt: skip
-def adapter_rank(subject: Subject) -> Iterator[Finding]:
+def adapter_rank(subject: LintContext) -> Iterator[Finding]:
     """The two matrices of a pair have different ranks.
 
     Why: the number of rows of lora_a is the length of the rows of lora_b. llama.cpp refuses the pair: 'lora_a tensor is
@@ -157,7 +166,7 @@ def _shape(tensor: NamedTensor) -> TrustedText:
 
 @rule("M206", "adapter-transposed", "the rank of {name} is {got}, which is more than both widths, {a} and {b}: both "
       "matrices may be transposed", severity=WARNING, clause="3.9", when=adapters)  # fmt: skip
-def adapter_transposed(subject: Subject) -> Iterator[Finding]:
+def adapter_transposed(subject: LintContext) -> Iterator[Finding]:
     """The rank of a pair is larger than the widths of the matrix that it changes.
 
     Why: an adapter is small because its rank is. If both matrices were transposed, the widths take the place of the
@@ -176,7 +185,7 @@ def adapter_transposed(subject: Subject) -> Iterator[Finding]:
 
 @rule("M207", "adapter-stray-tensor", "{count:tensor is|tensors are} no part of an adapter; the first is {name}",
       clause="3.9", when=adapters)  # fmt: skip
-def adapter_stray_tensor(subject: Subject) -> Iterator[Finding]:
+def adapter_stray_tensor(subject: LintContext) -> Iterator[Finding]:
     """An adapter has a tensor that is no half of a pair.
 
     Why: llama.cpp takes tensors whose names end in .lora_a and .lora_b, leaves norms out, and refuses the file at any
@@ -186,19 +195,20 @@ def adapter_stray_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the adapter without these tensors.
     """
-    strays = [
-        (name, tensor)
-        for name, tensor in own(subject).tensors.items()
-        if not name.endswith((*kinds.LORA_ENDS, kinds.NORM_END))
-    ]
+    yield from _strays(subject, adapter_stray_tensor, (*kinds.LORA_ENDS, kinds.NORM_END))
+
+
+def _strays(subject: LintContext, made: Rule, ends: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield the finding of a rule on tensors whose names have none of these ends."""
+    found = own_records(subject)
+    strays = [name for name in found.tensors if not name.endswith(ends)]
     if strays:
-        name, tensor = strays[0]
-        yield adapter_stray_tensor.at(subject.name_span(tensor.row), name=name, count=len(strays))
+        yield made.at(found.name_span(strays[0]), name=strays[0], count=len(strays))
 
 
 @rule("M208", "adapter-without-effect", "{why}: loaded beside a model, {what}", severity=WARNING, clause="3.9",
       when=adapters)  # fmt: skip
-def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
+def adapter_without_effect(subject: LintContext) -> Iterator[Finding]:
     """Some or all of an adapter has no effect.
 
     Why: llama.cpp loads an adapter without pairs, and changes nothing; it leaves whole norms of an adapter out, so a
@@ -208,7 +218,7 @@ def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
 
     Fix: train without norms, or merge the adapter into its base model before the conversion.
     """
-    names = own(subject).tensors
+    names = own_records(subject).tensors
     norms = [name for name in names if name.endswith(kinds.NORM_END)]
     if norms:
         span = subject.name_span(names[norms[0]].row)
@@ -223,7 +233,7 @@ def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
 
 @rule("M209", "adapter-of-another-model", "llama.cpp refuses the adapter with this base model: {what}", clause="3.9",
       when=adapters_with_base)  # fmt: skip
-def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
+def adapter_of_another_model(subject: LintContext) -> Iterator[Finding]:
     """The adapter does not fit the base model of --reference.
 
     Why: llama.cpp compares the architecture, looks for each name among the tensors of the model, and compares the
@@ -236,7 +246,7 @@ def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
     base = base_model(subject)
     assert base is not None
     theirs = base.metadata.get("general.architecture")
-    found = own(subject)
+    found = own_records(subject)
     mine = found.value("general.architecture", "str")
     if isinstance(mine, str) and isinstance(theirs, str) and mine != theirs:
         span = found.value_span("general.architecture")
@@ -257,9 +267,7 @@ def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
 
 
 def _what(words: str, *names: str) -> TrustedText:
-    """Words of ours with quoted texts of the file in them."""
-    from i2s_spec.errors import quote
-
+    """Return words of ours with quoted texts of the file in them."""
     return TrustedText(words.format(*(quote(name, 64) for name in names)))
 
 
@@ -267,7 +275,7 @@ def _what(words: str, *names: str) -> TrustedText:
 
 
 @rule("M221", "imatrix-key", "{key} is {got}; llama-quantize {want}", clause="3.9", when=importance_matrices)
-def imatrix_key(subject: Subject) -> Iterator[Finding]:
+def imatrix_key(subject: LintContext) -> Iterator[Finding]:
     """A key of an importance matrix is missing or has another type.
 
     Why: llama-quantize ends without all three keys ('missing imatrix metadata'), and its process ends at counts of
@@ -277,7 +285,7 @@ def imatrix_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the keys: the names of the texts, the number of chunks and the tokens in each.
     """
-    found = own(subject)
+    found = own_records(subject)
     for key in kinds.IMATRIX_KEYS:
         if key not in found.places:
             yield imatrix_key.at(found.value_span(key), got=TrustedText("missing"), key=TrustedText(key),
@@ -286,19 +294,8 @@ def imatrix_key(subject: Subject) -> Iterator[Finding]:
         yield imatrix_key.at(span, got=TrustedText(f"of type {got}"), key=key, want=TrustedText(f"reads only {want}"))
 
 
-@analysis
-def _sums(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
-    """Return the tensors of an importance matrix by the name of the weight, and by `.in_sum2` and `.counts`."""
-    pairs: dict[str, dict[str, NamedTensor]] = {}
-    for name, tensor in own(subject).tensors.items():
-        for end in kinds.IMATRIX_ENDS:
-            if name.endswith(end):
-                pairs.setdefault(name.removesuffix(end), {})[end] = tensor
-    return pairs
-
-
 @rule("M222", "imatrix-tensor", "no pairs of sums and counts: {what}", clause="3.9", when=importance_matrices)
-def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
+def imatrix_tensor(subject: LintContext) -> Iterator[Finding]:
     """The tensors of an importance matrix are not pairs of sums and counts.
 
     Why: for each weight there are sums of squares (NAME.in_sum2) and how many rows were added (NAME.counts, one for each
@@ -309,17 +306,14 @@ def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the file again with llama-imatrix.
     """
-    pairs = _sums(subject)
     if not subject.file.index.tensors:
-        yield imatrix_tensor.at(
-            TENSOR_COUNT_SPAN, what=TrustedText("there are no tensors, so it says nothing of any weight")
-        )
-    for name, pair in pairs.items():
+        what = TrustedText("there are no tensors, so it says nothing of any weight")
+        yield imatrix_tensor.at(TENSOR_COUNT_SPAN, what=what)
+    for name, there, missing in _halves(subject, kinds.IMATRIX_ENDS):
+        what = _what("the sums and counts of {} are not a pair: {} is missing", name, missing)
+        yield imatrix_tensor.at(subject.name_span(there.row), what=what)
+    for name, pair in _pairs(subject).items():
         if len(pair) == 1:
-            (end, there), = pair.items()  # fmt: skip
-            missing = next(each for each in kinds.IMATRIX_ENDS if each != end)
-            what = _what("the sums and counts of {} are not a pair: {} is missing", name, name + missing)
-            yield imatrix_tensor.at(subject.name_span(there.row), what=what)
             continue
         for end, tensor in pair.items():
             if tensor.type != _F32:
@@ -327,15 +321,14 @@ def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
                 yield imatrix_tensor.at(subject.info_span(tensor.row, "type"), what=what)
         sums, counts = (prod(pair[end].ne) for end in kinds.IMATRIX_ENDS)
         if counts == 0 or sums % counts:
-            what = _what(
-                f"{{}} has {counted(sums, 'sum')} and {counted(counts, 'count')}, which do not divide them", name
-            )
+            words = f"{{}} has {counted(sums, 'sum')} and {counted(counts, 'count')}, which do not divide them"
+            what = _what(words, name)
             yield imatrix_tensor.at(subject.info_span(pair[".counts"].row, "ne"), what=what)
 
 
 @rule("M223", "imatrix-stray-tensor", "{count:tensor is|tensors are} neither sums nor counts; the first is {name}",
       severity=WARNING, clause="3.9", when=importance_matrices)  # fmt: skip
-def imatrix_stray_tensor(subject: Subject) -> Iterator[Finding]:
+def imatrix_stray_tensor(subject: LintContext) -> Iterator[Finding]:
     """An importance matrix has other tensors than sums and counts.
 
     Why: llama-quantize leaves them out, so weights that they are meant for are quantized without importances.
@@ -344,20 +337,17 @@ def imatrix_stray_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the file again with llama-imatrix.
     """
-    strays = [(n, t) for n, t in own(subject).tensors.items() if not n.endswith(kinds.IMATRIX_ENDS)]
-    if strays:
-        name, tensor = strays[0]
-        yield imatrix_stray_tensor.at(subject.name_span(tensor.row), name=name, count=len(strays))
+    yield from _strays(subject, imatrix_stray_tensor, kinds.IMATRIX_ENDS)
 
 
-def imatrix_read(subject: Subject) -> bool:
-    """importance matrices whose values are read"""
+def imatrix_read(subject: LintContext) -> bool:
+    """importance matrices whose values are read"""  # noqa: D401
     return importance_matrices(subject) and subject.reading.mode == "full"
 
 
 @rule("M224", "imatrix-value", "{name} has {got} that {what}; the first is {first}, element {element}", clause="3.9",
       when=imatrix_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def imatrix_value(subject: Subject) -> Iterator[Finding]:
+def imatrix_value(subject: LintContext) -> Iterator[Finding]:
     """A sum or count of an importance matrix is negative, infinite or NaN.
 
     Why: sums of squares and numbers of rows are finite and not negative. llama-quantize stops at values that are not
@@ -369,7 +359,7 @@ def imatrix_value(subject: Subject) -> Iterator[Finding]:
     Fix: compute the matrix again, with a model that gives finite logits.
     """
     left = subject.file.size  # tensors that share bytes could ask for any number
-    for name, pair in _sums(subject).items():
+    for name, pair in _pairs(subject).items():
         for end in kinds.IMATRIX_ENDS:
             tensor = subject.file.tensors.by_index(pair[end].row) if end in pair else None
             if tensor is None or tensor.number != _F32 or tensor.span.stop > subject.file.size:
@@ -391,8 +381,8 @@ def imatrix_value(subject: Subject) -> Iterator[Finding]:
 _WINDOW: Final = 1 << 22
 
 
-def _odd_value(subject: Subject, start: int, stop: int) -> tuple[int, float, int] | None:
-    """How many float32 in these bytes are negative or not finite, the first of them, and its place; None if none is."""
+def _odd_value(subject: LintContext, start: int, stop: int) -> tuple[int, float, int] | None:
+    """Return the number of negative or non-finite float32 in these bytes, the first of them and its place, if any."""
     import numpy as np
 
     order, count, first, element = ">f4" if subject.file.byte_order == "big" else "<f4", 0, 0.0, 0
@@ -411,7 +401,7 @@ _DIRECTION: Final = re.compile(r"direction\.(\d{1,9})")
 
 
 @rule("M226", "control-vector-tensor", "llama.cpp refuses the directions: {what}", clause="3.9", when=control_vectors)
-def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
+def control_vector_tensor(subject: LintContext) -> Iterator[Finding]:
     """A tensor of a control vector is not a direction of a layer.
 
     Why: llama.cpp takes one vector of F32 for each layer from 1 on, direction.N, all of the model's width, and leaves the
@@ -421,7 +411,7 @@ def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the file again with llama-cvector-generator.
     """
-    found = own(subject)
+    found = own_records(subject)
     width = 0
     if not found.tensors:
         yield control_vector_tensor.at(TENSOR_COUNT_SPAN, what=TrustedText("the file has no tensors"))
@@ -443,7 +433,7 @@ def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M227", "control-vector-key", "{key} is {got}, and {want}", severity=WARNING, clause="3.9", when=control_vectors)
-def control_vector_key(subject: Subject) -> Iterator[Finding]:
+def control_vector_key(subject: LintContext) -> Iterator[Finding]:
     """A key of a control vector is missing or contradicts its tensors.
 
     Why: llama.cpp does not read these keys, but people and programs that list files do: without general.architecture
@@ -453,7 +443,7 @@ def control_vector_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: write general.architecture controlvector, controlvector.model_hint and controlvector.layer_count.
     """
-    found = own(subject)
+    found = own_records(subject)
     for key, want in (
         ("general.architecture", "names the kind of the file"),
         ("controlvector.model_hint", "names the model"),
@@ -461,12 +451,8 @@ def control_vector_key(subject: Subject) -> Iterator[Finding]:
         if key not in found.places:
             yield control_vector_key.at(found.value_span(key), got=TrustedText("missing"), key=TrustedText(key),
                                         want=TrustedText(want))  # fmt: skip
-    count, key = _layers(found), "controlvector.layer_count"
-    if count is not None and count != len(found.tensors):
+    key = "controlvector.layer_count"
+    count = found.value(key)
+    if isinstance(count, int) and count != len(found.tensors):
         want = f"there {'is' if len(found.tensors) == 1 else 'are'} {counted(len(found.tensors), 'tensor')}"
         yield control_vector_key.at(found.value_span(key), got=count, key=TrustedText(key), want=TrustedText(want))
-
-
-def _layers(found: OwnRecords) -> int | None:
-    value = found.value("controlvector.layer_count")
-    return value if isinstance(value, int) else None

@@ -9,14 +9,14 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf.split_set import ARCHITECTURE, IDENTITY, NAME, TYPES, SplitSet, part_keys
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import compared_with_record
-from i2s_spec.linter.analysis.context import Subject, split_set
+from i2s_spec.linter.analysis.context import LintContext, split_set
 from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults
 
 
 @rule("G230", "split-number", "split.no is {got} in a model of {want:part}; parts are numbered from 0", clause="2.8",
       cwe=129)  # fmt: skip
-def split_number(subject: Subject) -> Iterator[Finding]:
+def split_number(subject: LintContext) -> Iterator[Finding]:
     """The number of a part is not smaller than the number of parts.
 
     Why: loaders use the number to build file names and to index a list. At best they refuse a part beyond the end.
@@ -25,14 +25,14 @@ def split_number(subject: Subject) -> Iterator[Finding]:
 
     Fix: number the parts from 0.
     """
-    if b"split.no" in subject.places and b"split.count" in subject.places:
+    if b"split.no" in subject.key_index and b"split.count" in subject.key_index:
         keys = part_keys(subject.file)
         if keys.is_part and keys.number is not None and keys.parts is not None and keys.number >= keys.parts:
             yield split_number.at(_span(subject, b"split.no"), got=keys.number, want=keys.parts)
 
 
 @rule("G231", "split-incomplete", "this is part {got} of a model of {want:part}, and {reason}", clause="2.8")  # fmt: skip
-def split_incomplete(subject: Subject) -> Iterator[Finding]:
+def split_incomplete(subject: LintContext) -> Iterator[Finding]:
     """Other parts of a split model are missing, or not in their order.
 
     Why: a single part does not load. Loaders look for the others beside the first part, by the name pattern
@@ -52,15 +52,8 @@ def split_incomplete(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "G232",
-    "split-type",
-    "{key} has type {got}; loaders expect {want}",
-    clause="2.8",
-    cwe=843,
-    fix=Fix.UNSAFE,
-)
-def split_type(subject: Subject) -> Iterator[Finding]:
+@rule("G232", "split-type", "{key} has type {got}; loaders expect {want}", clause="2.8", cwe=843, fix=Fix.UNSAFE)
+def split_type(subject: LintContext) -> Iterator[Finding]:
     """A key about splitting does not have the type that loaders expect.
 
     Why: loaders compare types strictly and refuse the file.
@@ -69,13 +62,13 @@ def split_type(subject: Subject) -> Iterator[Finding]:
 
     Fix: write split.no and split.count as u16 and split.tensors.count as i32.
     """
-    if b"split.count" not in subject.places:
+    if b"split.count" not in subject.key_index:
         return
     split = part_keys(subject.file)
     for key, wanted in TYPES.items():
         if key != b"split.count" and not split.is_part:
             continue  # loaders ask for the others only if there are several parts
-        i = subject.places.get(key)
+        i = subject.key_index.get(key)
         if i is not None and subject.file.index.key(i).type != wanted:
             entry = subject.file.index.key(i)
             yield split_type.at(entry.type_span, got=TrustedText(entry.label), want=TrustedText(wanted.label), key=key)
@@ -83,7 +76,7 @@ def split_type(subject: Subject) -> Iterator[Finding]:
 
 @rule("G233", "split-tensor-count", "the {parts:part has|parts have} {got:tensor} in all, and split.tensors.count is {want}",
       clause="2.8")  # fmt: skip
-def split_tensor_count(subject: Subject) -> Iterator[Finding]:
+def split_tensor_count(subject: LintContext) -> Iterator[Finding]:
     """The parts of a split model do not have as many tensors as the first part says.
 
     Why: loaders count the tensors of all parts, and refuse the model if they are not those that split.tensors.count of
@@ -105,7 +98,7 @@ def split_tensor_count(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G234", "split-tensor-repeated", "tensor {name} is in part {want} and again in part {got}", clause="2.8")
-def split_tensor_repeated(subject: Subject) -> Iterator[Finding]:
+def split_tensor_repeated(subject: LintContext) -> Iterator[Finding]:
     """A tensor is in two parts of a split model.
 
     Why: loaders refuse the model: 'tensor is duplicated'. A reader that goes on takes one of the two, and nothing says
@@ -123,7 +116,7 @@ def split_tensor_repeated(subject: Subject) -> Iterator[Finding]:
 
 @rule("G235", "split-part-foreign", "part {part} is of another model: its {key} is {got}, that of part 1 {want}",
       clause="2.8")  # fmt: skip
-def split_part_foreign(subject: Subject) -> Iterator[Finding]:
+def split_part_foreign(subject: LintContext) -> Iterator[Finding]:
     """A part of another model is among the parts of a split model.
 
     Why: loaders read the keys of the first part only, and take tensors from every part that has the right name. If
@@ -143,7 +136,7 @@ def split_part_foreign(subject: Subject) -> Iterator[Finding]:
 
 @rule("G238", "split-name-differs", "part {part} may be of another model: its {key} is {got}, that of part 1 {want}",
       severity=WARNING, clause="2.8")  # fmt: skip
-def split_name_differs(subject: Subject) -> Iterator[Finding]:
+def split_name_differs(subject: LintContext) -> Iterator[Finding]:
     """The parts of a split model do not have the same name.
 
     Why: loaders read the keys of the first part only. Perhaps only that part was renamed; perhaps a part of another
@@ -160,13 +153,13 @@ def split_name_differs(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _others(subject: Subject, key: bytes) -> Iterator[tuple[int, str, str]]:
+def _others(subject: LintContext, key: bytes) -> Iterator[tuple[int, str, str]]:
     whole = split_set(subject)
     return iter(()) if whole is None else whole.differing(key)
 
 
 @rule("G236", "split-key-missing", "split.count is {got}, and {keys} missing", clause="2.8")
-def split_key_missing(subject: Subject) -> Iterator[Finding]:
+def split_key_missing(subject: LintContext) -> Iterator[Finding]:
     """A part of a split model does not say which part it is, or how many tensors all parts have.
 
     Why: loaders look for split.no in every part and for split.tensors.count in the first one, and refuse the model if
@@ -180,7 +173,7 @@ def split_key_missing(subject: Subject) -> Iterator[Finding]:
     if whole is None or _is_whole(subject, whole):
         return
     wanted = (b"split.no",) if whole.number else (b"split.no", b"split.tensors.count")
-    missing = [key.decode() for key in wanted if key not in subject.places]
+    missing = [key.decode() for key in wanted if key not in subject.key_index]
     if missing:
         words = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
         yield split_key_missing.at(_span(subject, b"split.count"), got=whole.count, keys=TrustedText(words))
@@ -189,7 +182,7 @@ def split_key_missing(subject: Subject) -> Iterator[Finding]:
 @rule("G237", "split-leftover", "split.count is {got}, but all {want:tensor} that split.tensors.count announces are in "
       "this file: it is whole, and the keys about splitting are left over", clause="2.8", fix=Fix.UNSAFE,
       provenance=("ggml-org/llama.cpp#6548",))  # fmt: skip
-def split_leftover(subject: Subject) -> Iterator[Finding]:
+def split_leftover(subject: LintContext) -> Iterator[Finding]:
     """A whole model still says that it is one of several parts.
 
     Why: loaders believe split.count, look for the other parts, and refuse the model without them. Programs that read all
@@ -204,7 +197,7 @@ def split_leftover(subject: Subject) -> Iterator[Finding]:
         yield split_leftover.at(_span(subject, b"split.count"), got=whole.count, want=whole.keys.tensors)
 
 
-def _is_whole(subject: Subject, whole: SplitSet) -> bool:
+def _is_whole(subject: LintContext, whole: SplitSet) -> bool:
     """Whether a file has all tensors of the model and its keys, and other parts of it are not beside it."""
     file = subject.file
     return (
@@ -216,8 +209,8 @@ def _is_whole(subject: Subject, whole: SplitSet) -> bool:
     )
 
 
-def _span(subject: Subject, key: bytes) -> Span:
-    return subject.file.metadata.by_index(subject.places[key]).value_span
+def _span(subject: LintContext, key: bytes) -> Span:
+    return subject.file.metadata.by_index(subject.key_index[key]).value_span
 
 
 # --- remote files ----------------------------------------------------------------------------------------------------
@@ -226,7 +219,7 @@ def _span(subject: Subject, key: bytes) -> Span:
 
 @rule("S905", "record-differs", "{what} is {got} here, and {want} in the record", clause="12.4",
       when=compared_with_record)  # fmt: skip
-def record_differs(subject: Subject) -> Iterator[Finding]:
+def record_differs(subject: LintContext) -> Iterator[Finding]:
     """The header is not the one that a record pins.
 
     Why: a record holds what a file had when somebody looked at it. Since then a key has changed, such as the chat template

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from i2s_spec.codec.observation import Groups
 from i2s_spec.errors import TrustedText
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.payload_stats import (
     FAR,
+    SCALES_CHECKED,
     ScalesNotFinite,
     block_span,
     far_apart,
@@ -23,7 +24,7 @@ from i2s_spec.linter.analysis.payload_stats import (
     scales_not_finite,
 )
 from i2s_spec.linter.rule import WARNING, Finding, WeightUse, When, rule
-from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def _with_numbers_of(names: Iterable[str], words: str) -> When:
     numbers = frozenset(BY_NAME[name].number for name in names)
 
-    def condition(subject: Subject) -> bool:
+    def condition(subject: LintContext) -> bool:
         return subject.survey is not None and not numbers.isdisjoint(subject.type_numbers)
 
     condition.__doc__ = f"files with {words} whose payloads are read"
@@ -47,9 +48,7 @@ def types_read(*names: str) -> When:
 
 
 groups_read = _with_numbers_of(GROUP_LAYOUTS, "ternary types other than I2_S")
-scales_read = _with_numbers_of(
-    (name for name, scales in SCALES.items() if scales[0].form.mask), "quantized tensors other than I2_S"
-)
+scales_read = _with_numbers_of(SCALES_CHECKED, "quantized tensors other than I2_S")
 
 
 def _share(part: int, whole: int) -> TrustedText:
@@ -68,7 +67,7 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
 @rule("B101", "reserved-code", "{type} tensor {name} has {got:weight} of code 3, {share} of all; the first is in byte "
       "{first} of its payload", clause="5.6",
       when=types_read("TQ2_0", "IQ2_BN", "I2_SR"), weights=WeightUse.PART)  # fmt: skip
-def reserved_code(subject: Subject) -> Iterator[Finding]:
+def reserved_code(subject: LintContext) -> Iterator[Finding]:
     """A payload contains a code that the type does not use.
 
     Why: three codes stand for -1, 0 and +1, and no quantizer of TQ2_0, IQ2_BN or I2_SR writes the fourth. Readers
@@ -86,7 +85,7 @@ def reserved_code(subject: Subject) -> Iterator[Finding]:
 @rule("B102", "plus-two-code", "{type} tensor {name} has {got:weight} of +2 times the scale, {share} of all; the first "
       "is in byte {first} of its payload", severity=WARNING, clause="5.6",
       when=types_read("Q2_0", "PQ2_0"), weights=WeightUse.PART)  # fmt: skip
-def plus_two_code(subject: Subject) -> Iterator[Finding]:
+def plus_two_code(subject: LintContext) -> Iterator[Finding]:
     """Some weights are +2 times their scale.
 
     Why: Q2_0 has a fourth code, for +2, and programs compute with it. ggml's quantizer never writes it, since the scale
@@ -104,7 +103,7 @@ def plus_two_code(subject: Subject) -> Iterator[Finding]:
 @rule("B103", "foreign-digits", "{type} tensor {name} has {got:byte that|bytes that} no packer "
       "writes, {share} of its bytes of digits; the first is byte {first} of its payload", severity=WARNING, clause="5.6",
       when=types_read("TQ1_0", "PTQ1_0", "IQ1_BN"), weights=WeightUse.PART)  # fmt: skip
-def foreign_digits(subject: Subject) -> Iterator[Finding]:
+def foreign_digits(subject: LintContext) -> Iterator[Finding]:
     """Bytes that store base-3 digits have values that no packer writes.
 
     Why: five base-3 digits form a number N below 243, and packers write the byte ceil(256 N / 243), so 13 of the 256
@@ -135,7 +134,7 @@ def _of_scales(other: OtherSurvey, scales: int, count: int, group: int) -> dict[
       "{got:scale that is|scales that are} infinite or NaN, {share} of all; the "
       "first is {first}", clause="5.7", when=scales_read, weights=WeightUse.PART,
       provenance=("llama.cpp --check-tensors", "intel/auto-round#1908", "ikawrakow/ik_llama.cpp#649"))  # fmt: skip
-def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
+def group_scale_not_finite(subject: LintContext) -> Iterator[Finding]:
     """The scale of a block, or of a row, is infinite or NaN.
 
     Why: all weights of the block become infinite or NaN, and then every output of the model that depends on it: the
@@ -153,7 +152,7 @@ def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
 
 
 def _position(found: ScalesNotFinite) -> TrustedText:
-    """Which scale it is, in words: `d of block 3, in row 1 of expert 2`."""
+    """Return which scale it is, in words: `d of block 3, in row 1 of expert 2`."""
     ne = found.other.ne
     matrix, row = divmod(found.row, ne[1] if len(ne) > 1 else 1)
     words = f"row {row:,}"
@@ -166,7 +165,7 @@ def _position(found: ScalesNotFinite) -> TrustedText:
 
 @rule("B202", "group-scale-negative", "{type} tensor {name} has {got:negative scale}, {share} of all; the first is that "
       "of group {group}", severity=WARNING, clause="5.6", when=groups_read, weights=WeightUse.PART)  # fmt: skip
-def group_scale_negative(subject: Subject) -> Iterator[Finding]:
+def group_scale_negative(subject: LintContext) -> Iterator[Finding]:
     """The scale of a group is negative.
 
     Why: a scale is the largest magnitude of its group, and no quantizer writes a negative one. It negates all weights
@@ -186,7 +185,7 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
       "{got:scale of 0 whose group has|scales of 0 whose groups have} weights, {share} "
       "of all; the first is that of group {group}", severity=WARNING, clause="5.6",
       when=types_read("TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", "PTQ1_0"), weights=WeightUse.PART)  # fmt: skip
-def group_scale_zero(subject: Subject) -> Iterator[Finding]:
+def group_scale_zero(subject: LintContext) -> Iterator[Finding]:
     """The scale of a group is 0, but its codes are not.
 
     Why: every weight of the group is then 0, whatever its code. There are two harmless cases: a group of zeros has the
@@ -207,7 +206,7 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
       "{got:scale that is|scales that are} more than {times} times as large as most "
       "others, {share} of all; the largest is {largest}, that of group {group}", severity=WARNING, clause="5.6",
       when=groups_read, weights=WeightUse.PART)  # fmt: skip
-def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
+def group_scales_far_apart(subject: LintContext) -> Iterator[Finding]:
     """Some scales of a tensor are far larger than the others.
 
     Why: scales are the largest magnitudes of the groups of one matrix, and usually differ by a small factor; outliers

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.rule import BYTES_MISSING, NOT_GGUF, NOTE, Finding, Stops, raised, rule
 from i2s_spec.schema import faults
 from i2s_spec.schema.faults import VERSION_SPAN
@@ -118,7 +118,7 @@ raised(
 
 
 @rule("G106", "big-endian", "the file is big-endian; few loaders read it", severity=NOTE, clause="2.3")
-def big_endian(subject: Subject) -> Iterator[Finding]:
+def big_endian(subject: LintContext) -> Iterator[Finding]:
     """The file is big-endian.
 
     Why: version 3 allows it, and only the version field shows it. Loaders on little-endian machines refuse such a file.
@@ -133,7 +133,7 @@ def big_endian(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G107", "version-two", "the file has version {got}", severity=NOTE, clause="2.3")
-def version_two(subject: Subject) -> Iterator[Finding]:
+def version_two(subject: LintContext) -> Iterator[Finding]:
     """The file has version 2.
 
     Why: it has the same layout as version 3, and every loader of I2_S that was run accepts it; ggus and gguf-rs-lib do

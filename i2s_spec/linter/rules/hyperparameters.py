@@ -12,12 +12,13 @@ from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
+    declared_or_known_models,
     known_models,
     ternary_by_type_or_key,
     ternary_embedding_models,
     ternary_models,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis, split_set
+from i2s_spec.linter.analysis.context import LintContext, analysis, split_set
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import keys, limits
@@ -35,14 +36,15 @@ def _words(value: Any) -> Any:
     return TrustedText(f"{value:g}") if isinstance(value, float) else value
 
 
-def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
-    """Yield the keys of sizes and of the graph that have a usable value, with the value."""
-    for name in known.keys.places:
-        key = known.model.keys.get(name)
-        if key is not None and name.startswith(f"{known.name}."):
-            value = known.keys.value(name)
-            if value is not None:
-                yield key, value
+@analysis
+def _usable_values(subject: LintContext) -> list[tuple[Key, Any]]:
+    """Return the keys of sizes and of the graph that have a usable value, with the value; none of other architectures."""
+    known = architecture_view(subject)
+    if not known.is_declared:
+        return []
+    declared, value = known.keys.declared, known.keys.value
+    named = (name for name in known.keys.places if name.startswith(f"{known.name}.") and name in declared)
+    return [(declared[name], found) for name in named if (found := value(name)) is not None]
 
 
 _ROPE_BASE: Final = ".rope.freq_base"
@@ -50,11 +52,6 @@ _ROPE_BASE: Final = ".rope.freq_base"
 DEFAULT_ROPE_BASE: Final = 10000.0
 #: Keys whose list of values applies to the declared graphs only; other architectures may have other values.
 _OPEN: Final = (".hidden_activation",)
-
-
-def models_with_sizes(subject: Subject) -> bool:
-    """models of an architecture that llama.cpp has, or that is declared here"""
-    return declared_models(subject) or known_models(subject)
 
 
 def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
@@ -73,9 +70,9 @@ def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
     return None
 
 
-@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=models_with_sizes,
+@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=declared_or_known_models,
       provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
-def key_value(subject: Subject) -> Iterator[Finding]:
+def key_value(subject: LintContext) -> Iterator[Finding]:
     """A key has a value that is impossible for any model.
 
     Why: loaders divide by sizes, fail an assertion at an unknown scaling type, and refuse more layers than they
@@ -87,7 +84,7 @@ def key_value(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     reported = set()
-    for key, value in _usable_values(known) if known.is_declared else ():
+    for key, value in _usable_values(subject):
         wrong = _impossible(key, value)
         if wrong is not None:
             reported.add(key.name)
@@ -109,8 +106,8 @@ def key_value(subject: Subject) -> Iterator[Finding]:
             yield key_value.at(span, got=_words(value), want=want, key=TrustedText(name)).at_most(ceiling(subject))
 
 
-@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=models_with_sizes)
-def layer_array_length(subject: Subject) -> Iterator[Finding]:
+@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=declared_or_known_models)
+def layer_array_length(subject: LintContext) -> Iterator[Finding]:
     """The length of an array with one number for each layer is not the number of layers.
 
     Why: loaders compare the length with block_count and refuse: 'key has wrong array length'.
@@ -147,7 +144,7 @@ def _each(value: Any) -> tuple[int, ...]:
 
 
 @rule("M023", "condition-broken", "{condition} does not hold: {values}{by}", clause="3.2", when=known_models, cwe=617)
-def condition_broken(subject: Subject) -> Iterator[Finding]:
+def condition_broken(subject: LintContext) -> Iterator[Finding]:
     """The numbers of the metadata contradict each other, or what the loader supports.
 
     Why: llama.cpp checks such conditions when it loads a model, and refuses the file or ends the process; some it
@@ -164,8 +161,8 @@ def condition_broken(subject: Subject) -> Iterator[Finding]:
         return
     reported = set()
     for other in (key_value, heads_do_not_fill, head_groups, rope_dimensions, experts_used):
-        reported |= {finding.details.get("key") or finding.span.path for finding in other.findings(subject)}
-        reported |= {finding.span for finding in other.findings(subject)}
+        for finding in other.findings(subject):
+            reported |= {finding.details.get("key") or finding.span.path, finding.span}
     metadata = subject.file.metadata
     for each in broken:
         spans = [metadata.entry(key).value_span for key in each.keys if key in metadata]
@@ -188,7 +185,7 @@ def _value_words(known: ArchitectureView, key: str) -> str:
 
 
 @rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=declared_models)
-def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
+def heads_do_not_fill(subject: LintContext) -> Iterator[Finding]:
     """embedding_length is not a multiple of head_count, and no other key gives the width of a head.
 
     Why: without key_length and value_length, loaders take embedding_length / head_count, rounded down. They then expect
@@ -211,7 +208,7 @@ def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
 
 
 @rule(HEAD_GROUPS, clause="3.3", fix=Fix.UNSAFE, when=declared_models)
-def head_groups(subject: Subject) -> Iterator[Finding]:
+def head_groups(subject: LintContext) -> Iterator[Finding]:
     """head_count is not a multiple of head_count_kv.
 
     Why: each key head serves the same number of query heads. Loaders divide, and fail an assertion when they build the
@@ -244,14 +241,14 @@ def _head_width(known: ArchitectureView) -> int | None:
     return embd // heads[0] if fills else None
 
 
-def rotated_whole(subject: Subject) -> bool:
+def rotated_whole(subject: LintContext) -> bool:
     """models of architectures whose heads are rotated whole"""
     return declared_models(subject) and architecture_view(subject).model.whole_head_rope
 
 
 @rule(ROPE_DIMENSIONS, clause="3.4", fix=Fix.SAFE,
       when=rotated_whole)  # fmt: skip
-def rope_dimensions(subject: Subject) -> Iterator[Finding]:
+def rope_dimensions(subject: LintContext) -> Iterator[Finding]:
     """rope.dimension_count is not the width of a head.
 
     Why: for bitnet-25, bitnet-b1.58 and llama loaders compare the two and refuse: 'invalid n_rot'.
@@ -269,7 +266,7 @@ def rope_dimensions(subject: Subject) -> Iterator[Finding]:
 @rule("M009", "rope-dimensions-unsaid", "heads are {got} wide, embedding_length / head_count is {want}, and no "
       "rope.dimension_count says how much of a head is rotated", severity=WARNING, clause="3.4",
       fix=Fix.UNSAFE, when=ternary_by_type_or_key)  # fmt: skip
-def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
+def rope_dimensions_unsaid(subject: LintContext) -> Iterator[Finding]:
     """The heads do not fill the hidden state, and rope.dimension_count is missing.
 
     Why: some loaders then rotate embedding_length / head_count dimensions, others the whole head. The file runs
@@ -289,7 +286,7 @@ def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
         yield rope_dimensions_unsaid.at(span, got=width, want=embd // heads[0])
 
 
-def with_rope_base(subject: Subject) -> bool:
+def with_rope_base(subject: LintContext) -> bool:
     """ternary models of architectures whose published models have another base than 10000"""
     return ternary_models(subject) and architecture_view(subject).model.rope_base is not None
 
@@ -297,7 +294,7 @@ def with_rope_base(subject: Subject) -> bool:
 @rule("M010", "rope-base-missing", "rope.freq_base is missing: loaders take 10000, and the published models of "
       "{name} have {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE,
       when=with_rope_base)  # fmt: skip
-def rope_base_missing(subject: Subject) -> Iterator[Finding]:
+def rope_base_missing(subject: LintContext) -> Iterator[Finding]:
     """rope.freq_base is missing where the architecture's published models need it.
 
     Why: loaders silently take 10000. Every position is then rotated by other angles, and the logits change. Without the
@@ -313,7 +310,7 @@ def rope_base_missing(subject: Subject) -> Iterator[Finding]:
         yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=TrustedText(known.name))
 
 
-def of_one_byte_level_model(subject: Subject) -> bool:
+def of_one_byte_level_model(subject: LintContext) -> bool:
     """bitnet-25 and bitnet-b1.58 with a byte-level vocabulary"""
     known = architecture_view(subject)
     return known.is_declared and known.model.one_model and known.tokenizer == "gpt2"
@@ -322,7 +319,7 @@ def of_one_byte_level_model(subject: Subject) -> bool:
 @rule("M022", "rope-base-default", "rope.freq_base is {got}, the default of loaders; the published models of "
       "{name} have {want}", severity=WARNING, clause="3.4",
       when=of_one_byte_level_model)  # fmt: skip
-def rope_base_default(subject: Subject) -> Iterator[Finding]:
+def rope_base_default(subject: LintContext) -> Iterator[Finding]:
     """rope.freq_base is the default of loaders, and not the base of the architecture's published models.
 
     Why: a converter that does not find rope_theta writes 10000. Every position is then rotated by other angles: the
@@ -344,7 +341,7 @@ def rope_base_default(subject: Subject) -> Iterator[Finding]:
 
 @rule("M011", "unusual-value", "the key {key} is {got}; more than {want} is unusual", severity=WARNING, clause="3.2",
       cwe=1284, when=declared_models)  # fmt: skip
-def unusual_value(subject: Subject) -> Iterator[Finding]:
+def unusual_value(subject: LintContext) -> Iterator[Finding]:
     """A key has a value that is far from those of all known models.
 
     Why: loaders do not check such values. With a huge context_length they reserve a cache of that size. An epsilon
@@ -355,7 +352,7 @@ def unusual_value(subject: Subject) -> Iterator[Finding]:
     Fix: write the value from the config.json of the model.
     """
     known = architecture_view(subject)
-    for key, value in _usable_values(known):
+    for key, value in _usable_values(subject):
         items = [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, int | float)]
         if key.unusual is None or not items or _impossible(key, value) is not None:
             continue
@@ -368,7 +365,7 @@ def unusual_value(subject: Subject) -> Iterator[Finding]:
 
 @rule("M013", "vocabulary-size", "vocab_size is {got}, but the vocabulary has {want:token}", clause="3.2",
       fix=Fix.UNSAFE, cwe=125, when=declared_models)  # fmt: skip
-def vocabulary_size(subject: Subject) -> Iterator[Finding]:
+def vocabulary_size(subject: LintContext) -> Iterator[Finding]:
     """vocab_size is not the number of tokens in the vocabulary.
 
     Why: loaders compare the two and refuse the file: 'vocab size mismatch'. A loader that does not would look up rows
@@ -388,7 +385,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
 
 @rule("M014", "experts-used", "expert_used_count is {got}, and expert_count is {want}", clause="3.2",
       fix=Fix.UNSAFE, cwe=617, when=declared_models)  # fmt: skip
-def experts_used(subject: Subject) -> Iterator[Finding]:
+def experts_used(subject: LintContext) -> Iterator[Finding]:
     """expert_used_count does not fit expert_count.
 
     Why: loaders fail an assertion if the model has experts and uses none, if it uses more than it has, or if it uses
@@ -407,7 +404,7 @@ def experts_used(subject: Subject) -> Iterator[Finding]:
 
 @rule("M015", "rope-scaling-twice", "the file has both rope.scaling.factor, {got}, and its old name "
       "rope.scale_linear, {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=declared_models)  # fmt: skip
-def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
+def rope_scaling_twice(subject: LintContext) -> Iterator[Finding]:
     """The factor of rope scaling is given under its current and under its old name.
 
     Why: loaders that know the current name use it; older ones use the other.
@@ -424,7 +421,7 @@ def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _published(subject: Subject) -> Release | None:
+def _published(subject: LintContext) -> Release | None:
     """Return the published model of these sizes; not for llama, which many models are. None for the epsilon of the
     family.
     """
@@ -441,7 +438,7 @@ def _published(subject: Subject) -> Release | None:
     return next((each for each in own if all(known.keys.own(name) == size for name, size in each.model.items())), None)
 
 
-def of_published_sizes(subject: Subject) -> bool:
+def of_published_sizes(subject: LintContext) -> bool:
     """models of the sizes of a published one"""
     return _published(subject) is not None
 
@@ -449,7 +446,7 @@ def of_published_sizes(subject: Subject) -> bool:
 @rule("M020", "epsilon-of-family", "the epsilon is {got}; sources give {want} for {name}, which has these sizes: "
       "only its config.json decides", severity=NOTE, clause="3.3",
       when=of_published_sizes)  # fmt: skip
-def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
+def epsilon_of_family(subject: LintContext) -> Iterator[Finding]:
     """The epsilon may not be the one that the model was trained with.
 
     Why: sources give 1e-6 and 1e-5 for the models of 1bitLLM, and converters wrote both. The file alone does not show
@@ -470,7 +467,7 @@ def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
 @rule("M021", "pooling", "pooling_type is {got}; the published ternary embedding models were trained with 3, the "
       "last token: only the model's settings decide", severity=NOTE, clause="3.6",
       when=ternary_embedding_models)  # fmt: skip
-def pooling(subject: Subject) -> Iterator[Finding]:
+def pooling(subject: LintContext) -> Iterator[Finding]:
     """The pooling type may not be the one that the model was trained with.
 
     Why: the converter writes 1, the mean, if it finds no settings of sentence-transformers, and the graph follows the
@@ -501,8 +498,8 @@ LEAST_SHARE: Final = 0.25
 
 
 @analysis
-def _weights(subject: Subject) -> Counter[tuple[str, int]]:
-    """How many weights of the matrices of layers have each type, by the width of their rows."""
+def _weights(subject: LintContext) -> Counter[tuple[str, int]]:
+    """Count the weights of the matrices of layers by type and by the width of their rows."""
     found: Counter[tuple[str, int]] = Counter()
     if subject.file.fault is not None or subject.file.index.tensors > limits.MANY_TENSORS:
         return found
@@ -522,7 +519,7 @@ def _weights(subject: Subject) -> Counter[tuple[str, int]]:
     return found
 
 
-def _commonest(subject: Subject) -> tuple[str, int, int] | None:
+def _commonest(subject: LintContext) -> tuple[str, int, int] | None:
     """Return the type of most weights of the layers, how many have it, and how many there are."""
     counts: Counter[str] = Counter()
     for (kind, _), count in _weights(subject).items():
@@ -533,7 +530,7 @@ def _commonest(subject: Subject) -> tuple[str, int, int] | None:
     return name, counts[name], sum(counts.values())
 
 
-def _fits(subject: Subject, kinds: tuple[str, ...]) -> bool:
+def _fits(subject: LintContext, kinds: tuple[str, ...]) -> bool:
     """Whether enough weights have one of some types, or what writers give to rows that are not whole blocks of it."""
     fitting = total = 0
     for (kind, width), count in _weights(subject).items():
@@ -546,12 +543,12 @@ def _fits(subject: Subject, kinds: tuple[str, ...]) -> bool:
 
 
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
-    """`general.file_type` and its position; None if it is missing, or a rule on types reports it."""
+    """Return `general.file_type` and its position; None if it is missing, or a rule on types reports it."""
     value = known.keys.value(_FILE_TYPE)
     return (value, known.keys.value_span(_FILE_TYPE)) if isinstance(value, int) else None
 
 
-def with_file_type(subject: Subject) -> bool:
+def with_file_type(subject: LintContext) -> bool:
     """files with layers whose file_type is not the usual one for their type"""
     whole = split_set(subject)
     if whole is not None and not whole.complete:
@@ -561,7 +558,7 @@ def with_file_type(subject: Subject) -> bool:
     return stated is not None and common is not None and (stated[0], common[0]) not in keys.USUAL_FILE_TYPES
 
 
-def of_ambiguous_number(subject: Subject) -> bool:
+def of_ambiguous_number(subject: LintContext) -> bool:
     """models whose file_type means different things to different forks"""
     known = architecture_view(subject)
     stated = _stated(known)
@@ -575,7 +572,7 @@ def of_ambiguous_number(subject: Subject) -> bool:
 @rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {share} of the weights of the layers are "
       "{kind}: {want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=with_file_type,
       provenance=("microsoft/BitNet#621", "microsoft/BitNet#620"))  # fmt: skip
-def file_type_contents(subject: Subject) -> Iterator[Finding]:
+def file_type_contents(subject: LintContext) -> Iterator[Finding]:
     """general.file_type names another type than the weights of the layers have, or is unknown.
 
     Why: loaders only print the number, but people and programs choose files by it. BitNet's converter writes 40
@@ -614,7 +611,7 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
 @rule("M031", "file-type-collision", "general.file_type is {got}: {meaning}; the tensors are {kind}", severity=NOTE,
       clause="3.1", when=of_ambiguous_number,
       provenance=("microsoft/BitNet#620",))  # fmt: skip
-def file_type_collision(subject: Subject) -> Iterator[Finding]:
+def file_type_collision(subject: LintContext) -> Iterator[Finding]:
     """general.file_type is a number that several forks use for different types.
 
     Why: other programs display another type. No program computes anything from the number, so the only harm is

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import i2s_read
-from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, duplicate_payloads, payload_anomalies, rows_repeat
+from i2s_spec.linter.analysis.context import LintContext
+from i2s_spec.linter.analysis.payload_stats import (
+    COMPARED,
+    Region,
+    duplicate_payloads,
+    payload_anomalies,
+    rows_are_equal,
+)
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema.types import BY_NAME
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
 
 
-def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
+def _tensors(subject: LintContext, topic: str) -> Iterator[TensorSurvey]:
     """Yield the surveyed tensors that `PayloadAnomalies` lists under a topic."""
     places: Sequence[int] = getattr(payload_anomalies(subject), topic)
     for place in places:
@@ -35,13 +41,9 @@ def _payload(tensor: TensorSurvey) -> Span:
     return tensor.span(0, tensor.payload_bytes)
 
 
-def _percent(share: float) -> TrustedText:
-    return TrustedText(f"{100 * share:.3g} %")
-
-
 @rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which has no meaning; the "
       "first is in byte {first} of its payload", clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def unused_code(subject: Subject) -> Iterator[Finding]:
+def unused_code(subject: LintContext) -> Iterator[Finding]:
     """A payload contains code 3.
 
     Why: codes 0, 1 and 2 stand for -1, 0 and +1; code 3 has no meaning. Released programs disagree about it: the
@@ -56,23 +58,16 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
         if tensor.row in in_front:
             continue
         assert tensor.first_unused is not None
-        span = tensor.span(tensor.first_unused, tensor.first_unused + 1)
-        partly = TrustedText("" if tensor.complete else " in the part that was read")
-        yield unused_code.at(
-            span,
-            got=tensor.counts[3],
-            want=0,
-            name=tensor.name,
-            first=tensor.first_unused,
-            partly=partly,
-        )
+        first, partly = tensor.first_unused, TrustedText("" if tensor.complete else " in the part that was read")
+        span = tensor.span(first, first + 1)
+        yield unused_code.at(span, got=tensor.counts[3], want=0, name=tensor.name, first=first, partly=partly)
 
 
 @rule("I202", "foreign-code-map", "in I2_S tensor {name} code 3 occurs {got:time} and code {absent} "
       "never: its code map is {map}",
       clause="5.5", when=i2s_read, weights=WeightUse.PART,
       provenance=("Eddie-Wang1120/llama.cpp, June to August 2024", "microsoft/BitNet utils/convert.py"))  # fmt: skip
-def foreign_code_map(subject: Subject) -> Iterator[Finding]:
+def foreign_code_map(subject: LintContext) -> Iterator[Finding]:
     """A payload uses another code map.
 
     Why: pre-release files use the codes 0, 1 and 3 for 0, +1 and -1, and tensors for T-MAC use the codes 1, 2 and 3.
@@ -91,7 +86,7 @@ def foreign_code_map(subject: Subject) -> Iterator[Finding]:
 
 @rule("I203", "float-payload", "the payload of I2_S tensor {name} looks like {got} numbers, not like codes", clause="5.1",
       when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def float_payload(subject: Subject) -> Iterator[Finding]:
+def float_payload(subject: LintContext) -> Iterator[Finding]:
     """A payload looks like floats.
 
     Why: somebody changed the type number to 36 and left the data as it was. Such a tensor also has the wrong size,
@@ -111,7 +106,7 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
 @rule("I204", "unfilled-end", "the payload of I2_S tensor {name} ends in {got:zero byte}: {weights:weight} of -1",
       clause="5.4", when=i2s_read, weights=WeightUse.PART,
       provenance=("microsoft/BitNet setup_env.py passes one thread", "microsoft/BitNet#608"))  # fmt: skip
-def unfilled_end(subject: Subject) -> Iterator[Finding]:
+def unfilled_end(subject: LintContext) -> Iterator[Finding]:
     """A payload ends in zero bytes.
 
     Why: the zeros remain where a buffer was cleared and not filled to its end, by a quantizer that stopped early or
@@ -133,7 +128,7 @@ def _span(region: Region) -> Span:
 @rule("I205", "constant-payload", "every byte of the payload of I2_S tensor {name} is 0x{hex}: all its weights are {got}",
       severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE,
       provenance=("microsoft/BitNet#608",))  # fmt: skip
-def constant_payload(subject: Subject) -> Iterator[Finding]:
+def constant_payload(subject: LintContext) -> Iterator[Finding]:
     """All bytes of a payload are the same.
 
     Why: no trained matrix is like that. Zero bytes are weights of -1 and show that nothing was written; bytes of 0x55
@@ -154,7 +149,7 @@ def constant_payload(subject: Subject) -> Iterator[Finding]:
 
 @rule("I206", "constant-region", "I2_S tensor {name} has {got:byte} of 0x{hex} in a row: {weights:weight} without a "
       "change", severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def constant_region(subject: Subject) -> Iterator[Finding]:
+def constant_region(subject: LintContext) -> Iterator[Finding]:
     """A long stretch of a payload repeats one byte.
 
     Why: trained weights vary. Such a stretch was overwritten, masked out or never written. Bytes of 0x55 are weights of
@@ -174,7 +169,7 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 
 @rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
       clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
+def rows_repeat(subject: LintContext) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
     Why: all outputs of such a matrix are the same number. A writer repeated one row, through a stride of zero or a
@@ -192,13 +187,13 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
         if any(count % rows for count in survey.counts(place)):  # equal rows have equal shares of each code
             continue
         tensor = survey[place]
-        if tensor.constant is None and rows_repeat(subject, tensor):
-            yield rows_repeat_rule.at(_payload(tensor), name=tensor.name, rows=4 * tensor.payload_bytes // tensor.ne[0])
+        if tensor.constant is None and rows_are_equal(subject, tensor):
+            yield rows_repeat.at(_payload(tensor), name=tensor.name, rows=4 * tensor.payload_bytes // tensor.ne[0])
 
 
 @rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",
       severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def repeated_tensor(subject: Subject) -> Iterator[Finding]:
+def repeated_tensor(subject: LintContext) -> Iterator[Finding]:
     """Two tensors are equal.
 
     Why: training does not produce the same matrix twice. A converter wrote one tensor under two names, or a program
@@ -215,19 +210,18 @@ def repeated_tensor(subject: Subject) -> Iterator[Finding]:
             yield repeated_tensor.at(_payload(tensor), other=one.name, name=tensor.name)
 
 
-def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterator[Finding]:
-    """One finding for all tensors of a topic, on the first, whose shares it gives."""
-    tensors = _tensors(subject, topic)
-    first = next(tensors, None)
-    if first is not None:
-        yield made.at(
-            _payload(first), got=_percent(first.shares[share]), name=first.name, tensors=1 + sum(1 for _ in tensors)
-        )
+def _one_for_all(subject: LintContext, made: Rule, topic: str, **codes: int) -> Iterator[Finding]:
+    """Yield one finding for all tensors of a topic, on the first, with the shares of these codes."""
+    tensors = list(_tensors(subject, topic))
+    if tensors:
+        first = tensors[0]
+        shares = {name: TrustedText(f"{100 * first.shares[code]:.3g} %") for name, code in codes.items()}
+        yield made.at(_payload(first), name=first.name, tensors=len(tensors), **shares)
 
 
 @rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors}): latent "
       "weights were quantized", severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def no_zeros(subject: Subject) -> Iterator[Finding]:
+def no_zeros(subject: LintContext) -> Iterator[Finding]:
     """Almost no weight is zero.
 
     Why: about half of the weights of a ternary model are zero. The released quantizer does not round: of weights that
@@ -238,12 +232,12 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
 
     Fix: make the weights ternary as the model's training did, then quantize.
     """
-    yield from _one_for_all(subject, no_zeros, "few_zeros", 1)
+    yield from _one_for_all(subject, no_zeros, "few_zeros", got=1)
 
 
 @rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors})",
       severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
+def nearly_all_zeros(subject: LintContext) -> Iterator[Finding]:
     """Nearly all weights of a tensor are zero.
 
     Why: such a matrix has almost no effect. The weights were rounded with a scale that was too large, for example the
@@ -253,12 +247,12 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
 
     Fix: compare with the checkpoint, and convert it again.
     """
-    yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", 1)
+    yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", got=1)
 
 
 @rule("I211", "lopsided-signs", "I2_S tensor {name} has {got:weight} of -1 and {plus} of +1 (tensors as far from "
       "balance: {tensors})", severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def lopsided_signs(subject: Subject) -> Iterator[Finding]:
+def lopsided_signs(subject: LintContext) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
 
     Why: trained matrices have as many weights of +1 as of -1, within a few percent. Zero bytes are weights of -1, so an
@@ -268,18 +262,12 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
 
     Fix: look for the mistake in the converter.
     """
-    tensors = _tensors(subject, "lopsided")
-    first = next(tensors, None)
-    if first is not None:
-        yield lopsided_signs.at(
-            _payload(first), got=_percent(first.shares[0]), plus=_percent(first.shares[2]), name=first.name,
-            tensors=1 + sum(1 for _ in tensors),
-        )  # fmt: skip
+    yield from _one_for_all(subject, lopsided_signs, "lopsided", got=0, plus=2)
 
 
 @rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors "
       "outside this range: {tensors})", severity=NOTE, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
+def uncommon_zeros(subject: LintContext) -> Iterator[Finding]:
     """The share of zeros is uncommon.
 
     Why: trained BitNet models have about 50 % zeros. Rounding normally distributed weights with their mean as the scale
@@ -289,14 +277,14 @@ def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
 
     Fix: nothing has to be done.
     """
-    yield from _one_for_all(subject, uncommon_zeros, "uncommon", 1)
+    yield from _one_for_all(subject, uncommon_zeros, "uncommon", got=1)
 
 
 #: The numbers of the float types whose values the survey examines.
 _FLOATS: Final = frozenset(BY_NAME[name].number for name in ("F16", "BF16", "F32", "F64"))
 
 
-def floats_read(subject: Subject) -> bool:
+def floats_read(subject: LintContext) -> bool:
     """files with F16, BF16, F32 or F64 tensors that are read"""
     return subject.survey is not None and not _FLOATS.isdisjoint(subject.type_numbers)
 
@@ -305,7 +293,7 @@ def floats_read(subject: Subject) -> bool:
       "or NaN; the first is value "
       "{first}", clause="2.7", when=floats_read, weights=WeightUse.PART,
       provenance=("llama.cpp --check-tensors",))  # fmt: skip
-def not_finite(subject: Subject) -> Iterator[Finding]:
+def not_finite(subject: LintContext) -> Iterator[Finding]:
     """A float tensor contains an infinity or a NaN.
 
     Why: one such value in a norm or an embedding makes all later outputs NaN. llama.cpp and the BitNet fork check this

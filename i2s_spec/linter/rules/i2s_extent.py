@@ -8,7 +8,9 @@ from math import isfinite, prod
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.placement import Placement, sound_shape
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.gguf.source import affordable
+from i2s_spec.linter.analysis.conditions import with_i2s
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, WeightUse, rule
 from i2s_spec.schema import limits
@@ -19,11 +21,11 @@ from i2s_spec.schema.types import I2_S, LEGACY_I2_S, READINGS, TAIL_BYTES, TAKEN
 WINDOW = 4096
 
 
-def tail_cut(subject: Subject) -> Placement | None:
+def tail_cut(subject: LintContext) -> Placement | None:
     """Return the last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not
     whole.
     """
-    if not subject.placements or not subject.has_i2s:
+    if subject.placements.end <= subject.data_size or not subject.has_i2s:
         return None
     last = max(subject.placements, key=lambda p: p.end)
     if last.number != I2_S.number or not last.size:
@@ -34,7 +36,7 @@ def tail_cut(subject: Subject) -> Placement | None:
 
 @rule("I101", "elements-not-in-fours", "I2_S tensor {name} of shape {shape} has {got:element}, not a multiple of 4",
       clause="5.2", ambiguous=True)  # fmt: skip
-def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
+def elements_not_in_fours(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor's number of elements is not a multiple of four.
 
     Why: a byte holds four codes. With a remainder, readers disagree about where the payload ends and the scale begins:
@@ -53,7 +55,7 @@ def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
 
 @rule("I102", "partial-block", "I2_S tensor {name} of shape {shape} has {got:element}, not a multiple of 128: "
       "the last {lost} are lost", clause="5.3", ambiguous=True)  # fmt: skip
-def partial_block(subject: Subject) -> Iterator[Finding]:
+def partial_block(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor ends inside a block of 128.
 
     Why: the released quantizer writes whole blocks only, so the last elements keep code 0, which means -1. The released
@@ -73,7 +75,7 @@ def partial_block(subject: Subject) -> Iterator[Finding]:
 @rule("I103", "row-not-whole-blocks-of-128", "I2_S tensor {name} has rows of {got:element}, not a multiple of 128",
       clause="5.3",
       provenance=("ikawrakow/ik_llama.cpp discussion 95", "microsoft/BitNet README"))  # fmt: skip
-def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
+def row_not_whole_blocks_of_128(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor's rows do not end at block boundaries.
 
     Why: blocks divide the flattened tensor, so some blocks span two rows. Decoding the whole tensor gives the right
@@ -93,7 +95,7 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
 @rule("I104", "tail-missing", "the file ends inside the tail of I2_S tensor {name}, of which it holds {got} of {want:byte}",
       clause="6.1", cwe=125,
       ambiguous=True, stops=Stops("tensors", "the scale is not in the file", "known size"))  # fmt: skip
-def tail_missing(subject: Subject) -> Iterator[Finding]:
+def tail_missing(subject: LintContext) -> Iterator[Finding]:
     """The file ends inside the tail of its last I2_S tensor.
 
     Why: the scale is the float32 after the payload, and readers take four bytes there without checking the size. A
@@ -112,7 +114,7 @@ def tail_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("I105", "tail-overlapped", "tensor {other} begins {got:byte} after the payload of I2_S tensor {name}, "
       "inside its tail of {want}", clause="6.1", cwe=119, ambiguous=True)  # fmt: skip
-def tail_overlapped(subject: Subject) -> Iterator[Finding]:
+def tail_overlapped(subject: LintContext) -> Iterator[Finding]:
     """The next tensor begins inside an I2_S tensor's tail.
 
     Why: the writer assumed a size of n/4 or n/4 + 4 bytes. Readers then take the first bytes of the next tensor as the
@@ -138,15 +140,10 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
             yield last
 
 
-def with_i2s(subject: Subject) -> bool:
-    """files with I2_S tensors"""
-    return subject.has_i2s
-
-
 @rule("I317", "writer-form", "the I2_S tensors ({got}) have the form of {program}: {words}; readers take other weights, and "
       "i2s convert makes a file in the usual form", clause="5.5", when=with_i2s,
       command="i2s convert {path} OUT.gguf --to canonical")  # fmt: skip
-def form_of_a_writer(subject: Subject) -> Iterator[Finding]:
+def form_of_a_writer(subject: LintContext) -> Iterator[Finding]:
     """The file has a form that one program writes for itself.
 
     Why: NeoGPU and SKaiNET write type 36 with the codes of four neighbors in a byte, the first in the lowest bits. NeoGPU
@@ -163,18 +160,14 @@ def form_of_a_writer(subject: Subject) -> Iterator[Finding]:
     if form is None:
         return
     rows = [row for row, _ in subject.i2s()]
-    finding = form_of_a_writer.at(
-        subject.info_span(rows[0], "type"),
-        got=len(rows),
-        program=TrustedText(form.program),
-        words=TrustedText(form.words),
-    )
+    span, program = subject.info_span(rows[0], "type"), TrustedText(form.program)
+    finding = form_of_a_writer.at(span, got=len(rows), program=program, words=TrustedText(form.words))
     yield finding.at_most(None if subject.lacks_tails else WARNING)
 
 
 @rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got:byte}, one for each weight; packed it takes {want}",
       clause="5.2", ambiguous=True)  # fmt: skip
-def unpacked_size(subject: Subject) -> Iterator[Finding]:
+def unpacked_size(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor has one byte of space for each weight.
 
     Why: the row size of the type in the BitNet fork is that of unpacked codes. A writer that uses it reserves four
@@ -189,7 +182,7 @@ def unpacked_size(subject: Subject) -> Iterator[Finding]:
 
 @rule("I107", "whole-block-size", "I2_S tensor {name} has room for {got:byte}, its payload padded to whole blocks; "
       "{want} are expected", severity=WARNING, clause="5.2", ambiguous=True)  # fmt: skip
-def whole_block_size(subject: Subject) -> Iterator[Finding]:
+def whole_block_size(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor's payload seems padded to whole blocks.
 
     Why: one reader expects a payload of ceil(n/128) * 32 bytes and the scale after it; all others read the scale at
@@ -202,7 +195,7 @@ def whole_block_size(subject: Subject) -> Iterator[Finding]:
     yield from _rooms(subject, "whole-blocks", whole_block_size)
 
 
-def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
+def _rooms(subject: LintContext, idea: str, made: Rule) -> Iterator[Finding]:
     for placement, allotted, _ in mis_sized(subject, idea):
         span = subject.absolute(placement.offset, placement.offset + allotted, f"data[{placement.row}]")
         yield made.at(span, got=allotted, want=placement.size, name=subject.name(placement.row))
@@ -211,7 +204,7 @@ def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
 @rule("I108", "chunked-payload", "I2_S tensor {name} has {got:byte} where {want} are expected, as if {chunks:chunk} had "
       "been written with a tail each", clause="5.2",
       provenance=("microsoft/BitNet setup_env.py passes one thread",), ambiguous=True)  # fmt: skip
-def chunked_payload(subject: Subject) -> Iterator[Finding]:
+def chunked_payload(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor was quantized in chunks.
 
     Why: with more than one thread, llama-quantize gives some rows to each thread. Each thread writes its own scale and
@@ -230,7 +223,7 @@ def chunked_payload(subject: Subject) -> Iterator[Finding]:
 
 @rule("I109", "one-dimensional", "tensor {name} has type I2_S and one dimension; only matrices can be I2_S",
       clause="5.1", ambiguous=True)  # fmt: skip
-def one_dimensional(subject: Subject) -> Iterator[Finding]:
+def one_dimensional(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor has one dimension.
 
     Why: the type is meant for projection matrices. Norms and biases are used as floats, and no kernel reads them as
@@ -247,7 +240,7 @@ def one_dimensional(subject: Subject) -> Iterator[Finding]:
 
 @rule("I110", "three-dimensional", "I2_S tensor {name} has shape {shape}; the place of each slice's scale is not defined",
       severity=WARNING, clause="5.1", ambiguous=True)  # fmt: skip
-def three_dimensional(subject: Subject) -> Iterator[Finding]:
+def three_dimensional(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor has more than two dimensions.
 
     Why: one family of programs counts one tail for the whole tensor, another counts one tail for each slice, and the
@@ -264,7 +257,7 @@ def three_dimensional(subject: Subject) -> Iterator[Finding]:
 
 @rule("I111", "legacy-number", "tensor {name} has type {got} but exactly the size of an I2_S tensor; I2_S is type 36",
       clause="2.6", fix=Fix.UNSAFE, fix_with="--unsafe --dialect SOURCE", ambiguous=True)  # fmt: skip
-def legacy_number(subject: Subject) -> Iterator[Finding]:
+def legacy_number(subject: LintContext) -> Iterator[Finding]:
     """An I2_S tensor carries a type number from before its release.
 
     Why: development versions of mid-2024 used the numbers 30 and 31, which today mean BF16 and a retired type. Their
@@ -284,7 +277,7 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 @rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got:byte} where {want} are expected: {rows} rows with a "
       "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
       ambiguous=True)  # fmt: skip
-def scale_in_rows(subject: Subject) -> Iterator[Finding]:
+def scale_in_rows(subject: LintContext) -> Iterator[Finding]:
     """Every row of a tensor begins with a scale.
 
     Why: related types, such as IQ2_BN of ik_llama.cpp, have a scale for each row, and some writers use this form under
@@ -308,7 +301,7 @@ def scale_in_rows(subject: Subject) -> Iterator[Finding]:
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
       "file is {order}; the first is {name}", clause="6.2", fix=Fix.UNSAFE,
       provenance=("ggml-org/llama.cpp#11349",), weights=WeightUse.IF_READ)  # fmt: skip
-def scale_byte_order(subject: Subject) -> Iterator[Finding]:
+def scale_byte_order(subject: LintContext) -> Iterator[Finding]:
     """The scales are in the other byte order than the file.
 
     Why: tools that convert the byte order of a file swap arrays by their element type. They treat an I2_S tensor as an
@@ -330,7 +323,7 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
+def foreign_scales(subject: LintContext) -> tuple[list[Placement], int]:
     """Return the I2_S tensors whose scale is plausible only in the other byte order, and the number of tensors
     examined.
     """
@@ -367,10 +360,8 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     return wrong, seen
 
 
-def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
-    """Rows of I2_S tensors whose scales are not read because each would need a separate request."""
-    from i2s_spec.gguf.source import affordable
-
+def _too_far(subject: LintContext, base: int, size: int) -> Set[int]:
+    """Return the rows of I2_S tensors whose scales are not read because each would need a separate request."""
     ends = [
         (each.row, base + each.offset + each.size - TAIL_BYTES)
         for each in subject.placements
@@ -381,14 +372,14 @@ def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
 
 
 def _plausible(scale: float) -> bool:
-    """A scale as trained models have them, with a wide margin (clause 6.2)."""
+    """Whether a scale is like those of trained models, with a wide margin (clause 6.2)."""
     return isfinite(scale) and 1e-4 <= abs(scale) <= 1e2
 
 
 @rule("M032", "retired-type-size", "tensor {name} of type {got} has the size of {retired}, {size} bytes, not of {kind}, "
       "{want}: {meaning}", severity=WARNING, clause="4.2",
       provenance=("ggml-org/llama.cpp#12997",))  # fmt: skip
-def retired_type_size(subject: Subject) -> Iterator[Finding]:
+def retired_type_size(subject: LintContext) -> Iterator[Finding]:
     """A tensor has the size that its number meant in llama.cpp before the number was retired.
 
     Why: for some weeks of 2024 llama.cpp used 36 to 38 for types packed for ARM, with 18 bytes for 32 weights. Files of

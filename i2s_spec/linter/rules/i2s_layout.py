@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import Span, TrustedText, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import compared_with_reference, layers_read, queries_read
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.layout import code_counts, code_totals, query_order, weight_code_map, weight_layout
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 from i2s_spec.schema.keys import FLOATS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REPACK = "i2s convert {path} OUT.gguf --from {got} --to canonical"
 
 
-def _span(subject: Subject, matrix: Matrix) -> Span:
+def _span(subject: LintContext, matrix: Matrix) -> Span:
     start = matrix.start
     row = next(row for row, _ in subject.i2s() if subject.name(row) == matrix.name.encode("utf-8", "surrogateescape"))
     return Span(start, start + matrix.rows * matrix.cols // 4, f"data[{row}]")
@@ -44,7 +44,7 @@ def _score(decision: Decision, name: str) -> TrustedText:
       "{comparisons:comparison}, {got} scores {score} and {want} {canonical}", clause="7.7", when=layers_read,
       weights=WeightUse.LAYERS, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
-def layout_contradicted(subject: Subject) -> Iterator[Finding]:
+def layout_contradicted(subject: LintContext) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.
 
     Why: a file does not state the layout of its codes, and every layout decodes without an error. Trained weights show
@@ -78,7 +78,7 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
 
 @rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, but most others as {want}: its weights "
       "score {score} in {got} and {usual} in {want}", clause="7.7", when=layers_read, weights=WeightUse.LAYERS)  # fmt: skip
-def layouts_mixed(subject: Subject) -> Iterator[Finding]:
+def layouts_mixed(subject: LintContext) -> Iterator[Finding]:
     """Tensors of one file are laid out differently.
 
     Why: a runtime reads all I2_S tensors of a file in one layout, so it reads some of these tensors wrongly. Such files
@@ -109,7 +109,7 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
       "halves of heads, {neighbors} for "
       "neighbors",
       severity=WARNING, clause="7.7", when=queries_read, weights=WeightUse.LAYERS)  # fmt: skip
-def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
+def rows_for_other_rotation(subject: LintContext) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 
     Why: rotary embedding combines pairs of rows of a head, and training makes the two rows of a pair similar: they have
@@ -148,7 +148,7 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
 @rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: read as {want}, "
       "{minus} of them would be -1 and {plus} +1, but trained weights have equally many of both",
       clause="7.7", when=layers_read, weights=WeightUse.LAYERS, command=REPACK)  # fmt: skip
-def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
+def code_map_contradicted(subject: LintContext) -> Iterator[Finding]:
     """The weights themselves contradict the canonical code map.
 
     Why: a file does not state its code map, and every code map decodes without an error. Trained weights have as many
@@ -181,7 +181,7 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
       "score {score} at best, as chance gives, but those of the other {role} score {least} and more", severity=WARNING,
       clause="7.7",
       when=layers_read, weights=WeightUse.LAYERS)  # fmt: skip
-def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
+def tensor_without_agreement(subject: LintContext) -> Iterator[Finding]:
     """One tensor does not fit the rest of the model.
 
     Why: in a trained model, a matrix reads its channels in the order in which other matrices write them, and its
@@ -212,7 +212,7 @@ def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
 # --- against a reference ---------------------------------------------------------------------------------------------
 
 
-def _compared(subject: Subject) -> Compared:
+def _compared(subject: LintContext) -> Compared:
     """Return the I2_S tensors against the reference; the code that compares is loaded only where there is a
     reference.
     """
@@ -221,15 +221,15 @@ def _compared(subject: Subject) -> Compared:
     return compared(subject)
 
 
-def _compared_floats(subject: Subject) -> FloatsCompared:
+def _compared_floats(subject: LintContext) -> FloatsCompared:
     """Return the other tensors against the reference."""
     from i2s_spec.linter.analysis.against_reference import compared_floats
 
     return compared_floats(subject)
 
 
-def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
-    """Row, start, bytes of payload and findings of the tensors that have findings."""
+def _outcomes(subject: LintContext) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
+    """Yield row, start, bytes of payload and findings of the tensors that have findings."""
     for row, outcome in _compared(subject).outcomes:
         info = subject.file.index.tensor(row)
         yield row, (subject.file.data_start or 0) + info.offset, I2_S.nbytes(info.ne) - TAIL_BYTES, outcome
@@ -239,7 +239,7 @@ def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcom
       "{share} of its weights equal those of the reference", clause="5.5", when=compared_with_reference,
       weights=WeightUse.PART, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
-def packed_otherwise(subject: Subject) -> Iterator[Finding]:
+def packed_otherwise(subject: LintContext) -> Iterator[Finding]:
     """A tensor holds the right weights in another dialect.
 
     Why: a file does not state the layout of its codes, and every layout decodes without an error, to different weights.
@@ -264,7 +264,7 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
 
 @rule("I402", "weights-differ", "{got} of {of} weights of I2_S tensor {name} differ from the reference, from "
       "element {first} on{how}", clause="5.4", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
-def weights_differ(subject: Subject) -> Iterator[Finding]:
+def weights_differ(subject: LintContext) -> Iterator[Finding]:
     """A tensor has other weights than the reference.
 
     Why: the weights equal those of the reference in no dialect. A part was overwritten or comes from another model, the
@@ -290,7 +290,7 @@ def weights_differ(subject: Subject) -> Iterator[Finding]:
 @rule("I403", "scale-differs", "the scale of I2_S tensor {name} is {got}, and {want} in the reference{how}", clause="6.2",
       when=compared_with_reference, weights=WeightUse.PART,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
-def scale_differs(subject: Subject) -> Iterator[Finding]:
+def scale_differs(subject: LintContext) -> Iterator[Finding]:
     """A tensor has another scale than the reference.
 
     Why: with right codes and a wrong scale, every output is wrong. The writer multiplied by a weight_scale that must
@@ -304,19 +304,16 @@ def scale_differs(subject: Subject) -> Iterator[Finding]:
     for row, start, size, outcome in _outcomes(subject):
         if outcome.scale is not None:
             got, want = outcome.scale
-            how = _scale_words(subject, got, want)
-            span = Span(start + size, start + size + 4, f"data[{row}].tail.scale")
-            yield scale_differs.at(
-                span,
-                got=TrustedText(f"{got:.6g}"),
-                want=TrustedText(f"{want:.6g}"),
-                name=subject.name(row),
-                how=TrustedText(how),
+            shown = {"got": TrustedText(f"{got:.6g}"), "want": TrustedText(f"{want:.6g}")}
+            span, how = (
+                Span(start + size, start + size + 4, f"data[{row}].tail.scale"),
+                _scale_words(subject, got, want),
             )
+            yield scale_differs.at(span, **shown, name=subject.name(row), how=TrustedText(how))
 
 
-def _scale_words(subject: Subject, got: float, want: float) -> str:
-    """How a wrong scale is related to other scales, in words."""
+def _scale_words(subject: LintContext, got: float, want: float) -> str:
+    """Return the relation of a wrong scale to other scales, in words."""
     if abs(got * want - 1) < 1 / 64:
         return ": one is the reciprocal of the other"
     from i2s_spec.linter.analysis.against_reference import owners_of
@@ -327,7 +324,7 @@ def _scale_words(subject: Subject, got: float, want: float) -> str:
 
 @rule("I404", "not-compared", "{got} of {of} I2_S tensors could not be compared with the reference; of {name}: {reason}",
       severity=WARNING, clause="5.5", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
-def not_compared(subject: Subject) -> Iterator[Finding]:
+def not_compared(subject: LintContext) -> Iterator[Finding]:
     """Some I2_S tensors could not be compared with the reference.
 
     Why: without reference weights, the packing of these tensors cannot be checked. The reference is another model, has
@@ -337,21 +334,20 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
 
     Fix: give a reference with all tensors: the checkpoint's folder, or a GGUF file that was converted from it.
     """
-    found = _compared(subject)
+    yield from _left_out(subject, not_compared, _compared(subject))
+
+
+def _left_out(subject: LintContext, made: Rule, found: Compared | FloatsCompared) -> Iterator[Finding]:
+    """Yield one finding for all tensors that could not be compared, on the first."""
     if found.left:
         row, reason = found.left[0]
-        yield not_compared.at(
-            subject.name_span(row),
-            got=len(found.left),
-            of=found.tensors,
-            name=subject.name(row),
-            reason=TrustedText(reason),
-        )
+        span, words = subject.name_span(row), TrustedText(reason)
+        yield made.at(span, got=len(found.left), of=found.tensors, name=subject.name(row), reason=words)
 
 
 @rule("I405", "floats-differ", "{got} of {of} values of tensor {name} differ from the reference, from value "
       "{first} on{how}", clause="7.4", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
-def floats_differ(subject: Subject) -> Iterator[Finding]:
+def floats_differ(subject: LintContext) -> Iterator[Finding]:
     """A tensor that is not I2_S has other values than the reference.
 
     Why: no other rule checks gains, embeddings and biases, and wrong ones spoil the output as much as wrong trits:
@@ -375,7 +371,7 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
 
 @rule("I406", "floats-not-compared", "{got} of {of} tensors that are not I2_S could not be compared with the reference; of "
       "{name}: {reason}", severity=NOTE, clause="7.4", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
-def floats_not_compared(subject: Subject) -> Iterator[Finding]:
+def floats_not_compared(subject: LintContext) -> Iterator[Finding]:
     """Some tensors that are not I2_S could not be compared with the reference.
 
     Why: these tensors are unchecked. The reference lacks them, has them in another type or shape, or their type is
@@ -385,13 +381,4 @@ def floats_not_compared(subject: Subject) -> Iterator[Finding]:
 
     Fix: give a reference with all tensors, or check the remaining ones by other means.
     """
-    found = _compared_floats(subject)
-    if found.left:
-        row, reason = found.left[0]
-        yield floats_not_compared.at(
-            subject.name_span(row),
-            got=len(found.left),
-            of=found.tensors,
-            name=subject.name(row),
-            reason=TrustedText(reason),
-        )
+    yield from _left_out(subject, floats_not_compared, _compared_floats(subject))

@@ -8,7 +8,7 @@ from typing import Final
 
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.conditions import i2s_read
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, duplicate_payloads, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,
@@ -18,6 +18,7 @@ from i2s_spec.linter.analysis.scales import (
     odd,
     odd_scales,
     scales,
+    spread,
     stale_tails,
     usual,
 )
@@ -30,7 +31,7 @@ _ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weig
 
 @rule("I302", "scale-nan", "the scale of I2_S tensor {name} is NaN", clause="6.2",
       when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
-def scale_nan(subject: Subject) -> Iterator[Finding]:
+def scale_nan(subject: LintContext) -> Iterator[Finding]:
     """A scale is NaN.
 
     Why: every weight of the tensor is then NaN, and so is every output of the model. No loader checks this.
@@ -45,7 +46,7 @@ def scale_nan(subject: Subject) -> Iterator[Finding]:
 
 @rule("I303", "scale-infinite", "the scale of I2_S tensor {name} is {got}", clause="6.2",
       when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
-def scale_infinite(subject: Subject) -> Iterator[Finding]:
+def scale_infinite(subject: LintContext) -> Iterator[Finding]:
     """A scale is infinite.
 
     Why: weights of 0 become NaN, and the others infinite. The checkpoint contained an infinity, or a maximum
@@ -61,7 +62,7 @@ def scale_infinite(subject: Subject) -> Iterator[Finding]:
 
 @rule("I304", "scale-zero", "the scale of I2_S tensor {name} is 0, but {weights} of its weights are not", clause="6.2",
       when=i2s_read, weights=WeightUse.PART)  # fmt: skip
-def scale_zero(subject: Subject) -> Iterator[Finding]:
+def scale_zero(subject: LintContext) -> Iterator[Finding]:
     """A scale is zero, but trits are not.
 
     Why: all weights of the tensor are then 0. A tail that was never written is zero. The released quantizer writes a
@@ -80,7 +81,7 @@ def scale_zero(subject: Subject) -> Iterator[Finding]:
 @rule("I305", "scale-negative", "the scale of I2_S tensor {name} is {got}; a largest absolute value is not negative",
       clause="6.2", when=i2s_read, weights=WeightUse.SCALES,
       provenance=("Eddie-Wang1120/llama.cpp, June 2024",))  # fmt: skip
-def scale_negative(subject: Subject) -> Iterator[Finding]:
+def scale_negative(subject: LintContext) -> Iterator[Finding]:
     """A scale is negative.
 
     Why: it inverts the sign of every weight of the tensor. No released program writes one. A quantizer of June 2024
@@ -96,7 +97,7 @@ def scale_negative(subject: Subject) -> Iterator[Finding]:
 
 @rule("I306", "scale-vanishing", "the scale of I2_S tensor {name} is {got}, which acts as 0", clause="6.2",
       when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
-def scale_vanishing(subject: Subject) -> Iterator[Finding]:
+def scale_vanishing(subject: LintContext) -> Iterator[Finding]:
     """A scale is so small that it acts as 0.
 
     Why: the outputs of the tensor become 0. Bytes that read as so small a number are usually not a scale: they are an
@@ -112,7 +113,7 @@ def scale_vanishing(subject: Subject) -> Iterator[Finding]:
 
 @rule("I307", "scale-unusual", "the scale of I2_S tensor {name} is {got}; those of trained models lie between 1e-4 and 100",
       severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
-def scale_unusual(subject: Subject) -> Iterator[Finding]:
+def scale_unusual(subject: LintContext) -> Iterator[Finding]:
     """A scale is far from those of trained models.
 
     Why: trained scales are means of absolute weights, between a few thousandths and a few units. A scale far outside
@@ -130,7 +131,7 @@ def scale_unusual(subject: Subject) -> Iterator[Finding]:
       "close to the scales of similar tensors, about {want}", severity=WARNING, clause="6.2",
       when=i2s_read, weights=WeightUse.SCALES,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
-def scale_reciprocal(subject: Subject) -> Iterator[Finding]:
+def scale_reciprocal(subject: LintContext) -> Iterator[Finding]:
     """A scale looks like the reciprocal of what it should be.
 
     Why: checkpoints contain a weight_scale. Some models multiply by it, others divide by it. With the wrong choice the
@@ -154,7 +155,7 @@ def _digits(value: float) -> TrustedText:
 
 @rule("I309", "tail-replicated", "the tails of {got} of {of} I2_S tensors repeat the scale eight times; the first is {name}",
       severity=NOTE, clause="6.1", when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
-def tail_replicated(subject: Subject) -> Iterator[Finding]:
+def tail_replicated(subject: LintContext) -> Iterator[Finding]:
     """The tail repeats the scale eight times.
 
     Why: files of June 2024 and tensors for T-MAC have such tails, together with other code maps than today's. Some
@@ -167,8 +168,8 @@ def tail_replicated(subject: Subject) -> Iterator[Finding]:
     yield from _tails(subject, "replicated")
 
 
-def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
-    """One finding for all tails of a kind, on the first."""
+def _tails(subject: LintContext, kind: str) -> Iterator[Finding]:
+    """Yield one finding for all tails of a kind, on the first."""
     survey, found = subject.payloads, stale_tails(subject)
     if found is None:
         return
@@ -184,7 +185,7 @@ def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
       "first is {name}", severity=NOTE, clause="6.1", cwe=200, fix=Fix.SAFE,
       when=i2s_read, weights=WeightUse.SCALES, fix_with="--scrub-tail",
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
-def tail_stale(subject: Subject) -> Iterator[Finding]:
+def tail_stale(subject: LintContext) -> Iterator[Finding]:
     """A tail contains old memory.
 
     Why: 28 of its 32 bytes have no meaning, and the released quantizer does not write them, so that old content of its
@@ -201,7 +202,7 @@ def tail_stale(subject: Subject) -> Iterator[Finding]:
       "as llama-quantize leaves them; that of {name} has bytes of {other}", severity=NOTE, clause="6.1",
       fix=Fix.SAFE, fix_with="--scrub-tail", when=i2s_read, weights=WeightUse.PART,
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
-def tail_of_another(subject: Subject) -> Iterator[Finding]:
+def tail_of_another(subject: LintContext) -> Iterator[Finding]:
     """A tail contains bytes of another tensor of the file.
 
     Why: llama-quantize uses one buffer for all tensors and clears only the payload. The bytes after the scale are those
@@ -215,20 +216,20 @@ def tail_of_another(subject: Subject) -> Iterator[Finding]:
     yield from _tails(subject, "known")
 
 
-def _large(subject: Subject) -> list[int]:
-    """Positions of the tensors that are large enough to be compared."""
+def _large(subject: LintContext) -> list[int]:
+    """Return the positions of the tensors that are large enough to be compared."""
     survey = subject.payloads
     return [place for place, _ in scales(subject) if survey.size(place) >= COMPARED]
 
 
-def four_large_read(subject: Subject) -> bool:
+def four_large_read(subject: LintContext) -> bool:
     """files with four such tensors, if payloads are read"""
     return i2s_read(subject) and len(_large(subject)) > SIBLINGS
 
 
 @rule("I313", "scales-identical", "all {got} I2_S tensors of some size have the scale {scale}", severity=WARNING,
       clause="6.2", when=four_large_read, weights=WeightUse.SCALES)  # fmt: skip
-def scales_identical(subject: Subject) -> Iterator[Finding]:
+def scales_identical(subject: LintContext) -> Iterator[Finding]:
     """All tensors have the same scale.
 
     Why: the matrices of a trained model have different scales. If all those with 16,384 weights or more have the same
@@ -248,7 +249,7 @@ def scales_identical(subject: Subject) -> Iterator[Finding]:
 
 @rule("I314", "scales-far-apart", "the scales of attn_q, attn_k and attn_v in layer {layer} go from {low} to {high}",
       severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
-def scales_far_apart(subject: Subject) -> Iterator[Finding]:
+def scales_far_apart(subject: LintContext) -> Iterator[Finding]:
     """Scales within one attention layer are far apart.
 
     Why: queries, keys and values have the same input and are trained together, so their scales have the same order of
@@ -260,7 +261,7 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """
     survey = subject.payloads
     layers: dict[bytes, list[tuple[float, int]]] = {}
-    for place, scale in scales(subject):
+    for place, scale in scales(subject) if spread(subject) > APART else ():
         named = in_layer(subject.name(survey.row(place)))
         if named is not None and named[1] in _ATTENTION and kind_of(scale) is None:
             layers.setdefault(named[0], []).append((scale, place))
@@ -275,7 +276,7 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
 
 @rule("I315", "zeros-with-scale", "all weights of I2_S tensor {name} are 0, and its scale is {got}", severity=NOTE,
       clause="6.2", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
+def zeros_with_scale(subject: LintContext) -> Iterator[Finding]:
     """A tensor of zeros has a scale.
 
     Why: the released quantizer rounds weights below 1e-6 to 0 but still stores their maximum. The scale has no effect;
@@ -293,7 +294,7 @@ def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
 
 @rule("I316", "same-codes-other-scale", "I2_S tensors {other} and {name} have the same payload and the scales {want} and "
       "{got}", severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
-def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
+def same_codes_other_scale(subject: LintContext) -> Iterator[Finding]:
     """Equal payloads have different scales.
 
     Why: the scale of a matrix follows from its weights, within rounding. If two matrices are equal and their scales are
@@ -318,7 +319,7 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
 @rule("I312", "scale-in-front", "I2_S tensor {name} begins with a {type} scale of {got}{zeros}, and has none after its "
       "payload", clause="6.1", when=i2s_read, weights=WeightUse.PART,
       provenance=("Scottcjn/BitNet",))  # fmt: skip
-def scale_in_front(subject: Subject) -> Iterator[Finding]:
+def scale_in_front(subject: LintContext) -> Iterator[Finding]:
     """The scale is stored before the codes.
 
     Why: a fork for PowerPC writes a header of 32 bytes with a float16 scale, followed by blocks of its own form. Other
@@ -333,10 +334,5 @@ def scale_in_front(subject: Subject) -> Iterator[Finding]:
         assert found is not None
         width = 2 if found.type == "float16" else 4
         zeros = f" and {counted(found.size - width, 'zero byte')}" if found.size > width else ""
-        yield scale_in_front.at(
-            tensor.span(0, found.size),
-            got=TrustedText(f"{found.scale:.6g}"),
-            name=tensor.name,
-            type=TrustedText(found.type),
-            zeros=TrustedText(zeros),
-        )
+        kind, span = TrustedText(found.type), tensor.span(0, found.size)
+        yield scale_in_front.at(span, got=_digits(found.scale), name=tensor.name, type=kind, zeros=TrustedText(zeros))

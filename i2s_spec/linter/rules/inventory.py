@@ -7,13 +7,13 @@ whether they were converted correctly.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, layer_of, stripped
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, stripped
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
     known_models,
@@ -21,11 +21,12 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_embedding_models,
     ternary_models,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
 from i2s_spec.schema.inventory import ROLES, TensorSpec
 from i2s_spec.schema.keys import EXPECTED, FILE_TYPE_I2_S, REQUIRED
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from i2s_spec.linter.analysis.loader_differences import LoaderView, Missing, WrongShape
 
 
-def with_one_cause(subject: Subject) -> bool:
+def with_one_cause(subject: LintContext) -> bool:
     """models most of whose tensors do not fit for one reason"""
     return root_cause(subject) is not None
 
@@ -43,7 +44,7 @@ def with_one_cause(subject: Subject) -> bool:
 @rule("M123", "tensors-misnamed", "{what}; {count:tensor is|tensors are} concerned, and missing and unknown tensors are not "
       "listed one by one", clause="4.1", when=with_one_cause, weights=WeightUse.IF_READ,
       provenance=("ggml-org/llama.cpp#9893", "ggml-org/llama.cpp#27349"))  # fmt: skip
-def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
+def tensors_misnamed(subject: LintContext) -> Iterator[Finding]:
     """Many tensors do not fit the architecture, all for one reason.
 
     Why: loaders look tensors up by name and count them. One cause makes many of them missing or unknown: names of a
@@ -62,7 +63,7 @@ def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _missing(subject: Subject) -> list[Missing]:
+def _missing(subject: LintContext) -> list[Missing]:
     """Return the tensors that are missing in layers of which the file has any: what is missing with its whole layer,
     and what follows from another cause, has its own rule."""
     known, loader = architecture_view(subject), loader_view(subject)
@@ -80,7 +81,7 @@ def _missing(subject: Subject) -> list[Missing]:
 
 @rule("M101", "tensor-missing", "tensor {name} is missing{meaning}{by}", clause="4.1", when=known_models,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
-def tensor_missing(subject: Subject) -> Iterator[Finding]:
+def tensor_missing(subject: LintContext) -> Iterator[Finding]:
     """A tensor that the architecture's graph needs is missing.
 
     Why: loaders look up every tensor of the architecture by name, and refuse the file: 'tensor not found'. Readers that
@@ -106,7 +107,7 @@ def _shape(ne: tuple[int, ...]) -> str:
 
 @rule("M102", "tensor-unknown", "tensor {name} does not exist in architecture {arch}{others}", clause="4.1",
       fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#226",))  # fmt: skip
-def tensor_unknown(subject: Subject) -> Iterator[Finding]:
+def tensor_unknown(subject: LintContext) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
     Why: loaders compare the number of tensors that they know with the number in the file, and refuse the file: 'wrong
@@ -132,19 +133,16 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
         mild = ceiling(subject)
         if loader is not None and not known.is_bitnet and name not in misplaced and loader.table.knows_tensor(name):
             mild = WARNING
-        others = f"; {misplaced[name]}" if name in misplaced else _others(name, known, loader)
-        yield tensor_unknown.at(
-            subject.name_span(row.i),
-            name=name,
-            arch=TrustedText(quote(known.name, bare=True)),
-            others=TrustedText(others),
-        ).at_most(mild)
+        others = f"; {misplaced[name]}" if name in misplaced else _others(row, known, loader)
+        arch = TrustedText(quote(known.name, bare=True))
+        finding = tensor_unknown.at(subject.name_span(row.i), name=name, arch=arch, others=TrustedText(others))
+        yield finding.at_most(mild)
 
 
-def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> str:
-    """Why a tensor is unknown, in words: what has it, or what rules it out."""
-    spec = known.declaration(name)
-    if spec is not None and not known.takes(spec, layer_of(name)):
+def _others(row: Row, known: ArchitectureView, loader: LoaderView | None) -> str:
+    """Return the reason why a tensor is unknown, in words: what has it, or what rules it out."""
+    name, spec = row.name, row.spec
+    if spec is not None and not known.takes(spec, row.layer):
         return "; expert_count excludes it" if spec.when in ("dense", "experts") else "; layers of this kind have none"
     others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
     names = list(dict.fromkeys(others))
@@ -156,13 +154,13 @@ def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> st
 
 
 @analysis
-def _wrong_shapes(subject: Subject) -> list[WrongShape]:
+def _wrong_shapes(subject: LintContext) -> list[WrongShape]:
     known, loader = architecture_view(subject), loader_view(subject)
     found = [] if loader is None else list(loader.wrong_shapes)
     named = {each.name for each in found}
     checked = set() if loader is None else loader.shapes_known
     for row, ne in _declared_shapes(known):
-        if row.name not in named and row.name not in checked and stripped(row.ne) != stripped(ne):
+        if row.name not in named and row.name not in checked and row.ne != ne and stripped(row.ne) != stripped(ne):
             from i2s_spec.linter.analysis import loader_differences
 
             assert row.spec is not None
@@ -190,7 +188,7 @@ def _declared_shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, 
 
 @rule("M103", "tensor-shape", "tensor {name} has the shape {got}; the metadata require {want}{hint}", clause="4.2",
       when=known_models, cwe=1284)  # fmt: skip
-def tensor_shape(subject: Subject) -> Iterator[Finding]:
+def tensor_shape(subject: LintContext) -> Iterator[Finding]:
     """A tensor's shape does not follow from the metadata.
 
     Why: loaders compute every shape from the metadata, and refuse the file: 'has wrong shape'. A reader that takes the
@@ -222,7 +220,7 @@ def _rows_only(each: WrongShape) -> bool:
 @rule("M104", "block-count", "block_count is {want}, but the file has tensors of {got:layer}{which}",
       clause="4.1", when=known_models,
       provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
-def block_count(subject: Subject) -> Iterator[Finding]:
+def block_count(subject: LintContext) -> Iterator[Finding]:
     """The layers that have tensors do not match block_count.
 
     Why: loaders expect the tensors of the layers 0 to block_count - 1, and no others. They refuse a missing tensor
@@ -253,7 +251,7 @@ def block_count(subject: Subject) -> Iterator[Finding]:
 
 @rule("M105", "embedding-rows", "tensor {name} has {got:row}; the vocabulary has {want:token}", clause="4.1",
       fix=Fix.UNSAFE, when=known_models, cwe=125)  # fmt: skip
-def embedding_rows(subject: Subject) -> Iterator[Finding]:
+def embedding_rows(subject: LintContext) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
 
     Why: loaders refuse the file: 'has wrong shape'. A reader that does not check this reads beyond the embedding for
@@ -278,7 +276,7 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
                 ).at_most(ceiling(subject))  # fmt: skip
 
 
-def with_expected_head(subject: Subject) -> bool:
+def with_expected_head(subject: LintContext) -> bool:
     """ternary models of architecture llama"""
     return ternary_models(subject) and any(
         _is_expected_head(spec) for spec in architecture_view(subject).model.inventory
@@ -292,7 +290,7 @@ def _is_expected_head(spec: TensorSpec) -> bool:
 @rule("M112", "head-missing", "output.weight is missing: loaders use token_embd.weight as the head; the file does "
       "not show whether the model was trained so", severity=NOTE, clause="4.1",
       when=with_expected_head)  # fmt: skip
-def head_missing(subject: Subject) -> Iterator[Finding]:
+def head_missing(subject: LintContext) -> Iterator[Finding]:
     """The head is missing, which published models of this kind have.
 
     Why: loaders silently use the embedding instead. Llama3-8B-1.58 and Falcon3-1.58bit have a separate head; without it
@@ -308,7 +306,7 @@ def head_missing(subject: Subject) -> Iterator[Finding]:
             yield head_missing.at(TENSOR_COUNT_SPAN)
 
 
-def with_tied_head(subject: Subject) -> bool:
+def with_tied_head(subject: LintContext) -> bool:
     """models of architecture bitnet-25 or bitnet-b1.58"""
     return declared_models(subject) and architecture_view(subject).model.head == "tied"
 
@@ -316,7 +314,7 @@ def with_tied_head(subject: Subject) -> bool:
 @rule("M113", "head-ignored", "tensor {name} of {got:byte} is loaded and never used", severity=NOTE, clause="4.1",
       fix=Fix.UNSAFE, fix_with="--unsafe --select M113", when=with_tied_head,
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
-def head_ignored(subject: Subject) -> Iterator[Finding]:
+def head_ignored(subject: LintContext) -> Iterator[Finding]:
     """The file has a head, but the architecture's graph uses the embedding instead.
 
     Why: the head wastes space: 657 MB of 1.84 GB in the file of 2B-4T before 22 April 2025. ik_llama.cpp does use it,
@@ -337,7 +335,7 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
 @rule("M115", "input-norms-missing", "{got:input norm is|input norms are} missing (each normalizes the input of a "
       "projection); the first is {name}",
       severity=WARNING, clause="4.6", when=ternary_embedding_models)  # fmt: skip
-def input_norms_missing(subject: Subject) -> Iterator[Finding]:
+def input_norms_missing(subject: LintContext) -> Iterator[Finding]:
     """Norms on the inputs of projections are missing in a ternary embedding model.
 
     Why: the models were trained with a norm before the activations of each projection are quantized. Loaders treat
@@ -358,7 +356,7 @@ def input_norms_missing(subject: Subject) -> Iterator[Finding]:
 _PUBLISHED_NAMES: Final = frozenset({"bitnet2b", "bitnet2b_2501"})
 
 
-def with_published_name(subject: Subject) -> bool:
+def with_published_name(subject: LintContext) -> bool:
     """files that bear a published model's name"""
     known = architecture_view(subject)
     return known.is_declared and known.keys.value("general.name") in _PUBLISHED_NAMES
@@ -367,7 +365,7 @@ def with_published_name(subject: Subject) -> bool:
 @rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose published file "
       "has {want:byte}; this file has {got}", severity=NOTE, clause="4.7", when=with_published_name,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
-def release_changed(subject: Subject) -> Iterator[Finding]:
+def release_changed(subject: LintContext) -> Iterator[Finding]:
     """A file with the name and the tensors of a published one has another size.
 
     Why: somebody changed the metadata or appended data. This may be a repair, but it is not the published file.
@@ -389,14 +387,14 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
             yield release_changed.at(span, got=subject.file.size, want=release.size, name=TrustedText(release.name))
 
 
-def embedding_models(subject: Subject) -> bool:
+def embedding_models(subject: LintContext) -> bool:
     """embedding models"""
     return declared_models(subject) and architecture_view(subject).model.embedding_model
 
 
 @rule("P301", "input-norms-upstream", "{got:input norm is|input norms are} unknown to stock llama.cpp, which refuses "
       "the file; the first is {name}", severity=WARNING, clause="4.6", when=embedding_models)  # fmt: skip
-def input_norms_upstream(subject: Subject) -> Iterator[Finding]:
+def input_norms_upstream(subject: LintContext) -> Iterator[Finding]:
     """The file has norms that stock loaders of qwen3 and gemma3 do not know.
 
     Why: only BitNet's fork of 2026 reads these norms. For upstream llama.cpp and programs built on it, each of them is
@@ -424,7 +422,7 @@ _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 @rule("M106", "float-type", "tensor {name} is {got}; as {role}, it is read as {want}", clause="4.4",
       fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#468",))  # fmt: skip
-def float_type(subject: Subject) -> Iterator[Finding]:
+def float_type(subject: LintContext) -> Iterator[Finding]:
     """A norm, a bias or another float tensor has a type that runtimes cannot use for it.
 
     Why: the BitNet fork loads norms that are not F32, and ends the process at the first token. Other runtimes read
@@ -447,12 +445,11 @@ def float_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
     loader = loader_view(subject)
     for each in () if loader is None else loader.wrong_types:
-        spec = known.declaration(each.name)
-        half = (
-            spec is not None and each.got in spec.types
-        )  # forks that know the models of bitnet-embedding read F16 norms
-        of_activations = each.got in NOT_WEIGHTS and len(known.present[each.name].ne) > 1  # G415
-        vector = each.got == "I2_S" and len(known.present[each.name].ne) < 2
+        row = known.present[each.name]
+        # Forks that know the models of bitnet-embedding read F16 norms.
+        half = row.spec is not None and each.got in row.spec.types
+        of_activations = each.got in NOT_WEIGHTS and len(row.ne) > 1  # G415
+        vector = each.got == "I2_S" and len(row.ne) < 2
         if each.name not in reported and not half and not vector and not of_activations:
             yield float_type.at(
                 subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
@@ -460,16 +457,9 @@ def float_type(subject: Subject) -> Iterator[Finding]:
             ).at_most(ceiling(subject))  # fmt: skip
 
 
-def _has_groups(kind: str) -> bool:
-    """Whether a type has a scale for each group of weights."""
-    from i2s_spec.schema.blocks import BLOCK_LAYOUTS
-
-    return kind in BLOCK_LAYOUTS
-
-
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
       when=ternary_models)  # fmt: skip
-def embedding_type(subject: Subject) -> Iterator[Finding]:
+def embedding_type(subject: LintContext) -> Iterator[Finding]:
     """The embedding or the head has a type that is unusual for it.
 
     Why: runtimes can read rows of an I2_S embedding only since November 2025, and ARM builds of that time read them
@@ -491,14 +481,14 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types and row.number not in subject.second_readings:
             reason = "no published model has this type here"
-        if reason and not _has_groups(row.type):
+        if reason and row.type not in BLOCK_LAYOUTS:  # rows of types with a scale for each group can be read
             yield embedding_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(row.spec.usual), name=row.name,
                 reason=TrustedText(reason),
             )  # fmt: skip
 
 
-def with_file_type_i2s(subject: Subject) -> bool:
+def with_file_type_i2s(subject: LintContext) -> bool:
     """models whose file_type is I2_S"""
     known = architecture_view(subject)
     return known.is_declared and known.keys.value("general.file_type") == FILE_TYPE_I2_S
@@ -507,7 +497,7 @@ def with_file_type_i2s(subject: Subject) -> bool:
 @rule("M108", "projection-left-over", "{got} of {total} projections are not ternary, but file_type is I2_S; the "
       "first is {name}, {kind}", severity=WARNING, clause="4.2",
       when=with_file_type_i2s, provenance=("microsoft/BitNet#621",))  # fmt: skip
-def projection_left_over(subject: Subject) -> Iterator[Finding]:
+def projection_left_over(subject: LintContext) -> Iterator[Finding]:
     """Some projections of a file that says it is I2_S were not quantized.
 
     Why: the converter skipped them without a message. They work, but stay as slow and as large as before. Projections
@@ -531,7 +521,7 @@ def projection_left_over(subject: Subject) -> Iterator[Finding]:
 
 @rule("M109", "ternary-types-mixed", "the projections have several ternary types: {got}", severity=WARNING, clause="4.2",
       when=ternary_models)  # fmt: skip
-def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
+def ternary_types_mixed(subject: LintContext) -> Iterator[Finding]:
     """Projections of one model have several ternary types.
 
     Why: no tool writes such a file, and most builds have kernels for only some of these types, so few of them load it.
@@ -545,13 +535,11 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
     if len(counts) > 1:
         rarest = min(counts, key=lambda kind: (counts[kind], kind))
         row = next(row for row in known.projections() if row.type == rarest)
-        words = TrustedText(
-            ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items(), key=lambda each: -each[1]))
-        )
-        yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
+        words = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+        yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=TrustedText(words), want=1)
 
 
-def of_architecture_bitnet(subject: Subject) -> bool:
+def of_architecture_bitnet(subject: LintContext) -> bool:
     """models of architecture bitnet"""
     return declared_models(subject) and architecture_view(subject).name == "bitnet"
 
@@ -559,7 +547,7 @@ def of_architecture_bitnet(subject: Subject) -> bool:
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
       "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE, fix_with="--unsafe --select M114",
       when=of_architecture_bitnet)  # fmt: skip
-def scale_twice(subject: Subject) -> Iterator[Finding]:
+def scale_twice(subject: LintContext) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.
 
     Why: separate scales are older than the scale in the I2_S tail. The graph of bitnet applies both.
@@ -576,64 +564,11 @@ def scale_twice(subject: Subject) -> Iterator[Finding]:
                 yield scale_twice.at(subject.name_span(row.i), name=row.name, other=other.name)
 
 
-#: Norms of Gemma that converters store as w + 1; the others are stored unchanged.
-_GEMMA_NORMS: Final = ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight")
-#: Lowest mean of gains that are near or above 1.
-_LEAST_MEAN: Final = 0.25
-
-
-def _mean(known: ArchitectureView, row: Row) -> float | None:
-    """Return the mean of the first values of a norm, or None if the file does not have them."""
-    code = {"F16": "e", "F32": "f"}.get(row.type)
-    if code is None or len(row.ne) != 1 or not row.ne[0] or row.i < 0:
-        return None
-    tensor = known.file.tensors.by_index(row.i)
-    count = min(row.ne[0], 1024)
-    start, size = tensor.span.start, count * (4 if code == "f" else 2)
-    if start + size > known.file.size:
-        return None
-    import struct
-
-    prefix = order_prefix(known.file.byte_order)
-    values: tuple[float, ...] = struct.unpack(f"{prefix}{count}{code}", known.file.source.read(start, size))
-    return sum(values) / count
-
-
-def gains_less_one(subject: Subject) -> bool:
-    """models of architecture gemma3"""
-    return declared_models(subject) and architecture_view(subject).model.gains_less_one
-
-
-@rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
-      "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
-      when=gains_less_one)  # fmt: skip
-def gemma_norm(subject: Subject) -> Iterator[Finding]:
-    """Norms of a Gemma model seem to be stored without the 1 that is added to them.
-
-    Why: Gemma multiplies by 1 + w, but graphs multiply by the stored value, so converters add 1. Without this every
-    hidden state is almost zero. Norms on the inputs of projections are stored unchanged.
-
-    Example: a gemma3 file whose attn_norm has a mean of 0.02.
-
-    Fix: convert the model again, or add 1 to its own norms (not to those on the inputs of projections).
-    """
-    known = architecture_view(subject)
-    rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
-    means = [_mean(known, row) for row in rows]
-    if means and all(mean is not None and abs(mean) < _LEAST_MEAN for mean in means) and means[0] is not None:
-        start = known.file.tensors.by_index(rows[0].i).span
-        stop = min(start.stop, known.file.size)
-        span = start._replace(stop=stop)
-        yield gemma_norm.at(
-            span, got=TrustedText(f"{means[0]:.3g}"), want=TrustedText("about 1 or more"), name=rows[0].name
-        )
-
-
 #: Kinds of vocabularies, in words.
 _VOCABULARIES: Final = {"gpt2": "byte-level", "llama": "SentencePiece"}
 
 
-def of_another_vocabulary(subject: Subject) -> bool:
+def of_another_vocabulary(subject: LintContext) -> bool:
     """bitnet models whose vocabulary is of another family"""
     known = architecture_view(subject)
     known_kind = known.tokenizer in _VOCABULARIES
@@ -644,7 +579,7 @@ def of_another_vocabulary(subject: Subject) -> bool:
       "as in models with {other}: only the model's config.json decides", severity=NOTE, clause="4.3",
       fix=Fix.UNSAFE, fix_with="--unsafe --select M117", when=of_another_vocabulary,
       provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"))  # fmt: skip
-def activation_uncertain(subject: Subject) -> Iterator[Finding]:
+def activation_uncertain(subject: LintContext) -> Iterator[Finding]:
     """The activation of the feed-forward may not be the one that the architecture's name chooses.
 
     Why: the graph of bitnet has SiLU, that of bitnet-b1.58 has squared ReLU, and both use the same tensors. Converters
@@ -667,7 +602,7 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
 @rule("M118", "activation-contradicted", "hidden_activation is {got}, and the graph of {arch} has {want}", severity=WARNING,
       clause="4.3", fix=Fix.UNSAFE, fix_with="--unsafe --select M118", when=ternary_by_type_or_key,
       provenance=("ggml-org/llama.cpp#25885", "ggml-org/llama.cpp#26751"))  # fmt: skip
-def activation_contradicted(subject: Subject) -> Iterator[Finding]:
+def activation_contradicted(subject: LintContext) -> Iterator[Finding]:
     """The file asks for another activation than the architecture's graph has.
 
     Why: released runtimes choose the activation by the architecture's name and ignore the key (llama.cpp closed the
@@ -688,7 +623,7 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def llama_with_sub_norms(subject: Subject) -> bool:
+def llama_with_sub_norms(subject: LintContext) -> bool:
     """models of architecture llama with tensors of bitnet"""
     known = architecture_view(subject)
     return (
@@ -702,7 +637,7 @@ def llama_with_sub_norms(subject: Subject) -> bool:
       "rotation by {got}, but its sub-norms belong to an architecture that rotates by {want}: no key states "
       "whether the rows were permuted", severity=NOTE,
       clause="4.2", when=llama_with_sub_norms)  # fmt: skip
-def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
+def permutation_uncertain(subject: LintContext) -> Iterator[Finding]:
     """The rows of queries and keys may be in the order of another architecture.
 
     Why: llama rotates neighboring rows of a head, bitnet rotates its halves, and converters permute the rows of llama
@@ -718,18 +653,16 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     row = known.present.get("blk.0.attn_q.weight")
     if row is not None:
-        yield permutation_uncertain.at(
-            subject.name_span(row.i),
-            got=TrustedText("neighbors"),
-            want=TrustedText("halves"),
-            name=row.name,
-            arch=TrustedText(known.name),
-        )
+        got, want = TrustedText("neighbors"), TrustedText("halves")
+        span, arch = subject.name_span(row.i), TrustedText(known.name)
+        yield permutation_uncertain.at(span, got=got, want=want, name=row.name, arch=arch)
 
 
 # --- gains of norms --------------------------------------------------------------------------------------------------
 
-#: How many norms are examined, evenly spread, how many are needed, and how many values of each.
+#: Norms of Gemma that converters store as w + 1; the others are stored unchanged.
+_GEMMA_NORMS: Final = ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight")
+#: How many norms of other models are examined, evenly spread, how many are needed, and how many values of each.
 NORMS: Final = 8
 ENOUGH: Final = 4
 VALUES: Final = 1024
@@ -738,33 +671,58 @@ MEAN: Final = 0.25
 NEGATIVE: Final = 0.2
 
 
-@analysis
-def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
-    """Return some norms with their first values; empty if each would need its own request in a sample."""
+def _gains(subject: LintContext, rows: Iterable[Row]) -> list[tuple[Row, tuple[float, ...]]]:
+    """Return norms with their first values; without those that are no vector of F32 or F16, or not whole in the file."""
+    file, chosen = subject.file, []
+    for row in rows:
+        if row.i >= 0 and row.type in ("F32", "F16") and len(row.ne) == 1 and row.ne[0]:  # other parts are not read
+            start, count = file.tensors.by_index(row.i).span.start, min(row.ne[0], VALUES)
+            form = f"{order_prefix(file.byte_order)}{count}{'f' if row.type == 'F32' else 'e'}"
+            if start + struct.calcsize(form) <= file.size:
+                chosen.append((row, start, form))
+    subject.prefetch((start, start + struct.calcsize(form)) for _, start, form in chosen)
+    return [(row, struct.unpack(form, file.source.read(start, struct.calcsize(form)))) for row, start, form in chosen]
+
+
+def gains_less_one(subject: LintContext) -> bool:
+    """models of architecture gemma3"""
+    return declared_models(subject) and architecture_view(subject).model.gains_less_one
+
+
+@rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
+      "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
+      when=gains_less_one)  # fmt: skip
+def gemma_norm(subject: LintContext) -> Iterator[Finding]:
+    """Norms of a Gemma model seem to be stored without the 1 that is added to them.
+
+    Why: Gemma multiplies by 1 + w, but graphs multiply by the stored value, so converters add 1. Without this every
+    hidden state is almost zero. Norms on the inputs of projections are stored unchanged.
+
+    Example: a gemma3 file whose attn_norm has a mean of 0.02.
+
+    Fix: convert the model again, or add 1 to its own norms (not to those on the inputs of projections).
+    """
     known = architecture_view(subject)
+    rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
+    means = [sum(values) / len(values) for _, values in _gains(subject, rows)]
+    if means and len(means) == len(rows) and all(abs(mean) < MEAN for mean in means):
+        span = known.file.tensors.by_index(rows[0].i).span
+        span = span._replace(stop=min(span.stop, known.file.size))
+        want = TrustedText("about 1 or more")
+        yield gemma_norm.at(span, got=TrustedText(f"{means[0]:.3g}"), want=want, name=rows[0].name)
+
+
+@analysis
+def _norms(subject: LintContext) -> list[tuple[Row, tuple[float, ...]]]:
+    """Return some norms with their first values; empty if each would need its own request in a sample."""
     if subject.ranges_are_few:
         return []
-    own = (row for row in known.ternary_model_rows if row.i >= 0)  # other parts are not read
-    rows = [row for row in own if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
-    step = max(1, len(rows) // NORMS)
-    chosen = []
-    for row in rows[::step][:NORMS]:
-        start, count = known.file.tensors.by_index(row.i).span.start, min(row.ne[0], VALUES)
-        if count and start + 4 * count <= known.file.size:
-            chosen.append((row, start, count))
-    subject.prefetch((start, start + 4 * count) for _, start, count in chosen)
-    found = []
-    for row, start, count in chosen:
-        data = known.file.source.read(start, 4 * count)
-        found.append((row, tuple(numbers("f", data, known.file.byte_order))))
-    return found
+    own = (row for row in architecture_view(subject).ternary_model_rows if row.i >= 0 and row.type == "F32")
+    rows = [row for row in own if len(row.ne) == 1 and row.spec is not None and row.spec.role == "norm"]
+    return _gains(subject, rows[:: max(1, len(rows) // NORMS)][:NORMS])
 
 
-def _is_norm(row: Row) -> bool:
-    return row.spec is not None and row.spec.role == "norm"
-
-
-def norms_read(subject: Subject) -> bool:
+def norms_read(subject: LintContext) -> bool:
     """ternary models with four norms, if payloads are read"""
     if subject.reading.mode == "none" or not ternary_by_type_or_key(subject):
         return False
@@ -773,7 +731,7 @@ def norms_read(subject: Subject) -> bool:
 
 @rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm} (all that were read); the first is {name}",
       severity=WARNING, clause="4.4", when=norms_read, weights=WeightUse.POSITIONS)  # fmt: skip
-def gains_all_one(subject: Subject) -> Iterator[Finding]:
+def gains_all_one(subject: LintContext) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.
 
     Why: training begins with gains of 1 and changes all of them. A model whose gains are all 1 was not trained, or its
@@ -794,7 +752,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
 @rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
       "is added to them seems to be missing (such norms: {norms} of {want})", severity=WARNING, clause="4.4",
       when=norms_read, weights=WeightUse.POSITIONS)  # fmt: skip
-def gains_around_zero(subject: Subject) -> Iterator[Finding]:
+def gains_around_zero(subject: LintContext) -> Iterator[Finding]:
     """Gains are close to 0; trained gains are positive.
 
     Why: some checkpoints store w for a gain of 1 + w, but graphs multiply by the stored value. Hidden states then

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.strings import is_utf8
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.rule import BYTES_MISSING, NO_DATA_START, NOTE, PLACE_UNKNOWN, WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
@@ -75,7 +76,7 @@ raised(
 
 @rule("G202", "empty-key", "key-value {index} has an empty key", clause="2.4", fix=Fix.UNSAFE,
       provenance=("ggml 64b07822", "llama.cpp tests/test-gguf.cpp KV_EMPTY_KEY"))  # fmt: skip
-def empty_key(subject: Subject) -> Iterator[Finding]:
+def empty_key(subject: LintContext) -> Iterator[Finding]:
     """A key is empty.
 
     Why: upstream has refused such files since July 2026. Older loaders accept them but cannot look the value up.
@@ -93,7 +94,7 @@ def empty_key(subject: Subject) -> Iterator[Finding]:
 @rule("G203", "duplicate-key", "key {key} is given {got:time}; loaders disagree about which value counts", clause="2.4",
       fix=Fix.UNSAFE, cwe=694,
       provenance=("ggml 41c67eea", "llama.cpp tests/test-gguf.cpp KV_DUPLICATE_KEY"), ambiguous=True)  # fmt: skip
-def duplicate_key(subject: Subject) -> Iterator[Finding]:
+def duplicate_key(subject: LintContext) -> Iterator[Finding]:
     """A key occurs twice.
 
     Why: upstream refuses the file, the BitNet fork takes the first value, and JavaScript readers take the last. A
@@ -103,24 +104,12 @@ def duplicate_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the intended value.
     """
-    if subject.file.index.all_differ(tensors=False):
-        return
-    counts: dict[bytes, int] = {}
-    for _, name in subject.key_names():
-        counts[name] = counts.get(name, 0) + 1
-    twice = {name for name, count in counts.items() if count > 1}
-    if not twice:
-        return
-    met: set[bytes] = set()
-    for i, name in subject.key_names():
-        if name in twice and name in met:
-            twice.discard(name)  # one finding for each key, at its second occurrence
-            yield duplicate_key.at(subject.key_span(i), got=counts[name], want=1, key=name)
-        met.add(name)
+    for i, name, count in subject.repeated(tensors=False):
+        yield duplicate_key.at(subject.key_span(i), got=count, want=1, key=name)
 
 
 @rule("G205", "key-not-ascii", "key {key} is not ASCII", clause="2.4", fix=Fix.UNSAFE, cwe=1007)
-def key_not_ascii(subject: Subject) -> Iterator[Finding]:
+def key_not_ascii(subject: LintContext) -> Iterator[Finding]:
     """A key has characters beyond ASCII.
 
     Why: the GGUF document requires ASCII. With look-alike letters or invisible marks, two different keys look the same.
@@ -130,19 +119,13 @@ def key_not_ascii(subject: Subject) -> Iterator[Finding]:
     Fix: write the key in ASCII.
     """
     for i, name in subject.odd_keys:
-        if not name.isascii() and _is_utf8(name):
+        if not name.isascii() and is_utf8(name):
             yield key_not_ascii.at(subject.key_span(i), key=name)
-
-
-def _is_utf8(name: bytes) -> bool:
-    from i2s_spec.gguf.strings import is_utf8  # few files have unusual names
-
-    return is_utf8(name)
 
 
 @rule("G206", "key-control-character", "key {key} contains a control character", clause="2.4",
       fix=Fix.UNSAFE, cwe=158)  # fmt: skip
-def key_control_character(subject: Subject) -> Iterator[Finding]:
+def key_control_character(subject: LintContext) -> Iterator[Finding]:
     """A key contains NUL or another control character.
 
     Why: C code compares keys up to the first NUL, so it takes two different keys for one. Other control characters act
@@ -159,7 +142,7 @@ def key_control_character(subject: Subject) -> Iterator[Finding]:
 
 @rule("G207", "key-not-snake-case", "key {key} is not made of lower_snake_case segments", severity=NOTE,
       clause="2.4")  # fmt: skip
-def key_not_snake_case(subject: Subject) -> Iterator[Finding]:
+def key_not_snake_case(subject: LintContext) -> Iterator[Finding]:
     """A key is not made of lower_snake_case segments.
 
     Why: the GGUF document asks for segments of lower-case letters, digits and underscores, joined by dots. Loaders do
@@ -177,7 +160,7 @@ def key_not_snake_case(subject: Subject) -> Iterator[Finding]:
 
 @rule("G208", "key-look-alike", "keys {key} and {other} differ only in case or blanks", severity=WARNING, clause="2.4",
       fix=Fix.UNSAFE, cwe=178)  # fmt: skip
-def key_look_alike(subject: Subject) -> Iterator[Finding]:
+def key_look_alike(subject: LintContext) -> Iterator[Finding]:
     """Two keys differ only in case, blanks or what follows a NUL.
 
     Why: a reader that ignores case, trims blanks or stops at a NUL sees one key; another reader sees two.
@@ -197,7 +180,7 @@ def key_look_alike(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G221", "key-not-utf8", "key {key} is not valid UTF-8", clause="2.4", fix=Fix.UNSAFE, cwe=176)
-def key_not_utf8(subject: Subject) -> Iterator[Finding]:
+def key_not_utf8(subject: LintContext) -> Iterator[Finding]:
     """A key is not valid UTF-8.
 
     Why: strings in a GGUF file are UTF-8, and keys are ASCII. Loaders written in C do not check this; others fail with
@@ -208,13 +191,13 @@ def key_not_utf8(subject: Subject) -> Iterator[Finding]:
     Fix: write the key in ASCII.
     """
     for i, name in subject.odd_keys:
-        if not name.isascii() and not _is_utf8(name):
+        if not name.isascii() and not is_utf8(name):
             yield key_not_utf8.at(subject.key_span(i), key=name)
 
 
 @rule("G216", "string-not-utf8", "key {key} has strings that are not valid UTF-8: {got}, the first is {what}",
       severity=WARNING, clause="2.4", cwe=176)  # fmt: skip
-def string_not_utf8(subject: Subject) -> Iterator[Finding]:
+def string_not_utf8(subject: LintContext) -> Iterator[Finding]:
     """A string value is not valid UTF-8.
 
     Why: strings in a GGUF file are UTF-8. Loaders written in C pass the bytes on; others fail when they decode them.
@@ -369,7 +352,7 @@ raised(
 
 @rule("G211", "nested-array", "the value of key {key} is an array of arrays, which no loader of I2_S accepts", clause="2.5",
       cwe=674)  # fmt: skip
-def nested_array(subject: Subject) -> Iterator[Finding]:
+def nested_array(subject: LintContext) -> Iterator[Finding]:
     """A value is an array of arrays.
 
     Why: the GGUF document allows it, but no loader of I2_S accepts it: upstream reports an invalid type, and the BitNet fork
@@ -387,7 +370,7 @@ def nested_array(subject: Subject) -> Iterator[Finding]:
 
 @rule("G215", "odd-bool", "a boolean of key {key} is {got}; only 0 and 1 are defined", severity=WARNING, clause="2.5",
       fix=Fix.SAFE)  # fmt: skip
-def odd_bool(subject: Subject) -> Iterator[Finding]:
+def odd_bool(subject: LintContext) -> Iterator[Finding]:
     """A boolean is neither 0 nor 1.
 
     Why: loaders in C take any other byte as true. Readers in languages with a strict boolean type may behave otherwise.
@@ -415,7 +398,7 @@ def odd_bool(subject: Subject) -> Iterator[Finding]:
 
 @rule("G220", "alignment-not-multiple-of-eight", "general.alignment is {got}; it must be a multiple of 8", clause="2.7",
       fix=Fix.UNSAFE)  # fmt: skip
-def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
+def alignment_not_multiple_of_eight(subject: LintContext) -> Iterator[Finding]:
     """general.alignment is 1, 2 or 4.
 
     Why: the GGUF document requires a multiple of 8. llama.cpp and its relatives accept any power of two,
@@ -433,7 +416,7 @@ def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
 
 @rule("G222", "alignment-not-honoured", "{stated}, but the tensors are laid out with an alignment of {want}{shift}",
       clause="2.7", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
-def alignment_not_honoured(subject: Subject) -> Iterator[Finding]:
+def alignment_not_honoured(subject: LintContext) -> Iterator[Finding]:
     """The tensors are laid out with another alignment than the header states.
 
     Why: llama-quantize and candle copy the key from their input but still pad to 32 bytes; others pad to 64 and write no

@@ -1,13 +1,12 @@
 """Rules about the keys of a model: which ones it has, their types and names, and those that declare a rotation."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import declared_models, known_models, ternary_by_type_or_key
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_table, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import kinds
@@ -34,7 +33,7 @@ from i2s_spec.schema.types import BY_NAME
 _ARCHITECTURE: Final = "general.architecture"
 
 
-def names_architecture(subject: Subject) -> bool:
+def names_architecture(subject: LintContext) -> bool:
     """files that hold a model"""
     of_model = subject.kind is None or subject.kind.is_model
     return of_model and subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
@@ -42,7 +41,7 @@ def names_architecture(subject: Subject) -> bool:
 
 @rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
-def architecture_unknown(subject: Subject) -> Iterator[Finding]:
+def architecture_unknown(subject: LintContext) -> Iterator[Finding]:
     """The architecture is not known, so its keys, tensors and shapes are not checked.
 
     Why: loaders choose the graph by this exact name, and refuse other names: 'unknown model architecture'. A name that
@@ -72,29 +71,12 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     ).at_most(None if certain else WARNING)  # fmt: skip
 
 
-@cache
-def _of_rotations() -> frozenset[str]:
-    """Keys that any architecture may have and none needs; few files have such a key without another declaration."""
-    return frozenset(key.name for key in KEYS)
-
-
-def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
-    """Missing keys, each with the row of the same key of another architecture, if there is one."""
-    found: dict[str, tuple[int, bytes]] = {}
-    if not missing:
-        return found
-    suffixes = {name.removeprefix(known.name).encode(): name for name in missing if name.startswith(known.name)}
-    index = known.file.index
-    for i in range(index.keys):
-        name = index.key(i).name
-        for suffix, key in suffixes.items():
-            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
-                found[key] = i, name
-    return found
+#: Keys of a rotation, which any architecture may have and none needs.
+_OF_ROTATIONS: Final = frozenset(key.name for key in KEYS)
 
 
 @analysis
-def _missing(subject: Subject) -> list[str]:
+def _missing(subject: LintContext) -> list[str]:
     """Return the required keys that a file does not have, except those of the vocabulary, which have their own
     rules.
     """
@@ -109,14 +91,27 @@ def _missing(subject: Subject) -> list[str]:
     return list(dict.fromkeys(missing))
 
 
-def holds_model(subject: Subject) -> bool:
+@analysis
+def _foreign(subject: LintContext) -> dict[str, tuple[int, bytes]]:
+    """Return the missing keys of which the file has that of another architecture, each with the row and name of that."""
+    found: dict[str, tuple[int, bytes]] = {}
+    own = subject.architecture
+    suffixes = {name.removeprefix(own).encode(): name for name in _missing(subject) if name.startswith(own)}
+    for i, name in subject.key_names() if suffixes else ():
+        for suffix, key in suffixes.items():
+            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
+                found[key] = i, name
+    return found
+
+
+def holds_model(subject: LintContext) -> bool:
     """files that hold a model"""
     return architecture_view(subject).holds_model
 
 
 @rule(KEY_MISSING, clause="3.1", fix=Fix.UNSAFE, when=holds_model,
       provenance=("CVE-2025-0312",))  # fmt: skip
-def key_missing(subject: Subject) -> Iterator[Finding]:
+def key_missing(subject: LintContext) -> Iterator[Finding]:
     """A key is missing that loaders need.
 
     Why: loaders derive the tensors, their shapes or the graph from it, and have no default: 'key not found in model'.
@@ -129,10 +124,9 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if _ARCHITECTURE not in known.keys.places:
         yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE), by=TrustedText(""))
-    missing, loader = _missing(subject), loader_view(subject)
-    foreign = _foreign(known, missing)
-    for name in missing:
-        if name not in foreign:
+    loader = loader_view(subject)
+    for name in _missing(subject):
+        if name not in _foreign(subject):
             by = refuses(subject) if loader is not None and name in loader.missing_keys else TrustedText("")
             yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name), by=by).at_most(ceiling(subject))
 
@@ -143,16 +137,16 @@ _NAMING: Final = {key.name: key for key in GENERAL if key.name == _ARCHITECTURE}
 _DOCUMENT = ", which the GGUF document allows but no loader of I2_S accepts"
 
 
-def with_architecture_key(subject: Subject) -> bool:
+def with_architecture_key(subject: LintContext) -> bool:
     """models and vocabularies that name an architecture"""
     kind = subject.kind
     of_model = kind is None or kind.is_model or kind.name == kinds.VOCABULARY
-    return of_model and b"general.architecture" in subject.places
+    return of_model and b"general.architecture" in subject.key_index
 
 
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
       provenance=("ggml-org/llama.cpp#26690",), when=with_architecture_key)  # fmt: skip
-def key_type(subject: Subject) -> Iterator[Finding]:
+def key_type(subject: LintContext) -> Iterator[Finding]:
     """A key does not have the type that loaders expect.
 
     Why: loaders compare types strictly and refuse most keys of a wrong type. general.file_type ends the process of the
@@ -171,17 +165,18 @@ def key_type(subject: Subject) -> Iterator[Finding]:
     for i in index.keys_named({each.encode("utf-8", "surrogateescape") for each in declared}):
         name = index.key(i).name
         key = declared.get(name.decode("utf-8", "surrogateescape"))
-        if key is None or name == b"general.alignment" or known.keys.label(i) in key.types:
+        label = index.key(i).label
+        if key is None or name == b"general.alignment" or label in key.types:
             continue
         if known.architecture is None and key.name.startswith(f"{known.name}."):
             continue  # the table knows these
-        of_document = known.keys.label(i) == key.document
+        of_document = label == key.document
         reported.add(i)
         if of_document and subject.by_document:
             continue
-        got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
+        got = TrustedText(f"a value of type {label}" + _DOCUMENT * of_document)
         finding = key_type.at(index.key(i).type_span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
-        tolerated = known.keys.label(i) in key.tolerated and not subject.has_i2s
+        tolerated = label in key.tolerated and not subject.has_i2s
         yield finding.at_most(WARNING if tolerated or not READ_BY_LOADERS.intersection(key.readers) else None)
     for wrong in () if loader is None else loader.wrong_keys:
         if wrong.i not in reported:
@@ -192,7 +187,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
 
 @rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
       "tensors ({count})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models)  # fmt: skip
-def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
+def quantization_version_missing(subject: LintContext) -> Iterator[Finding]:
     """general.quantization_version is missing in a file with quantized tensors.
 
     Why: the GGUF document requires the key in such files. No loader needs it, and BitNet's Python converters leave it
@@ -211,7 +206,7 @@ def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=declared_models)
-def name_missing(subject: Subject) -> Iterator[Finding]:
+def name_missing(subject: LintContext) -> Iterator[Finding]:
     """The model has no name.
 
     Why: programs display general.name; without it they list the file as unknown.
@@ -233,7 +228,7 @@ _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", 
 
 @rule("M017", "keys-undeclared", "keys that the specification does not know: {got}; the first is {key}", severity=NOTE,
       clause="3.1", when=ternary_by_type_or_key)  # fmt: skip
-def keys_undeclared(subject: Subject) -> Iterator[Finding]:
+def keys_undeclared(subject: LintContext) -> Iterator[Finding]:
     """The file has keys that are not declared for its architecture.
 
     Why: loaders of I2_S ignore keys that they do not know, so a misspelled key has the same effect as a missing one,
@@ -246,12 +241,12 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     count, first, loader = 0, None, loader_view(subject)
     read = () if loader is None else loader.keys
-    foreign = _foreign(known, _missing(subject))  # all keys with this prefix are misnamed
-    others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
+    # All keys with the prefix of another architecture are misnamed.
+    others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in _foreign(subject).items()}
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():
         key = name.decode("utf-8", "surrogateescape")
-        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations() or key in read:
+        if key in known.keys.declared or name.startswith(spoken_of) or key in _OF_ROTATIONS or key in read:
             continue
         count += 1
         first = first or (i, name)
@@ -261,7 +256,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
 
 @rule("M018", "foreign-prefix", "the key {key} is missing; the file has {got}, which belongs to another architecture",
       clause="3.1", fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#212",))  # fmt: skip
-def foreign_prefix(subject: Subject) -> Iterator[Finding]:
+def foreign_prefix(subject: LintContext) -> Iterator[Finding]:
     """A key has the prefix of another architecture.
 
     Why: keys begin with the value of general.architecture. If only that value was changed, loaders do not find the
@@ -271,12 +266,11 @@ def foreign_prefix(subject: Subject) -> Iterator[Finding]:
 
     Fix: rename the keys together with the architecture.
     """
-    known = architecture_view(subject)
-    for key, (i, name) in _foreign(known, _missing(subject)).items():
+    for key, (i, name) in _foreign(subject).items():
         yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
 
 
-def renamed(subject: Subject) -> bool:
+def renamed(subject: LintContext) -> bool:
     """models of architecture bitnet-25"""
     return declared_models(subject) and architecture_view(subject).model.renamed_to is not None
 
@@ -284,7 +278,7 @@ def renamed(subject: Subject) -> bool:
 @rule("M019", "former-name", "the architecture is called bitnet-25, its name until 22 April 2025; the current name is "
       "bitnet-b1.58", severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when=renamed,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
-def former_name(subject: Subject) -> Iterator[Finding]:
+def former_name(subject: LintContext) -> Iterator[Finding]:
     """The architecture has the name that was used before April 2025.
 
     Why: the graph and the tensors are the same, and loaders of the BitNet family know both names. Programs that were
@@ -310,7 +304,7 @@ _MOST: Final = 1 << 20
 
 
 @analysis
-def _places(subject: Subject) -> dict[str, int]:
+def _places(subject: LintContext) -> dict[str, int]:
     """Return the key-values of a file that declare a rotation, by their names without the prefix."""
     prefix = PREFIX.encode()
     return {
@@ -318,17 +312,17 @@ def _places(subject: Subject) -> dict[str, int]:
     }
 
 
-def with_rotation_keys(subject: Subject) -> bool:
+def with_rotation_keys(subject: LintContext) -> bool:
     """files with prism.hadamard keys"""
     return bool(_places(subject))
 
 
-def with_rotated_types(subject: Subject) -> bool:
+def with_rotated_types(subject: LintContext) -> bool:
     """files with tensors of types 142 and 143"""
     return not _OF_PRISM.isdisjoint(subject.type_numbers - subject.second_readings.keys())
 
 
-def _declared(subject: Subject) -> Rotation | RotationError | None:
+def _declared(subject: LintContext) -> Rotation | RotationError | None:
     """Return the declared rotation, or what is wrong with the keys; None if there are too many to examine."""
     metadata = subject.file.metadata
     try:
@@ -347,7 +341,7 @@ def _declared(subject: Subject) -> Rotation | RotationError | None:
 
 @rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: the rotation of the weights is unknown", clause="3.8",
       when=with_rotation_keys, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
-def rotation_keys(subject: Subject) -> Iterator[Finding]:
+def rotation_keys(subject: LintContext) -> Iterator[Finding]:
     """The keys of a rotation are incomplete or invalid.
 
     Why: the weights are rotated, so the inputs of their products must be rotated too. PrismML's loader refuses the
@@ -367,7 +361,7 @@ def rotation_keys(subject: Subject) -> Iterator[Finding]:
         yield rotation_keys.at(span, got=found.key, key=TrustedText(found.key), why=TrustedText(found.why))
 
 
-def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
+def _misfit(subject: LintContext, rotation: Rotation) -> RotationError | None:
     """Return the first contradiction to the tensors of the file."""
     rows = {name.decode("utf-8", "replace"): i for i, name in subject.tensor_names()}
     for key, names in (("weight_names", rotation.weights), ("inverse_weight_names", rotation.tables)):
@@ -388,7 +382,7 @@ def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
       "compute something else", severity=WARNING,
       clause="3.8", when=with_rotation_keys,
       provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
-def rotation_ignored(subject: Subject) -> Iterator[Finding]:
+def rotation_ignored(subject: LintContext) -> Iterator[Finding]:
     """Rotated weights have a type that programs without support for the rotation read.
 
     Why: only programs that know the keys read the types 142 and 143. Other programs read Q2_0 and similar types, too:
@@ -418,7 +412,7 @@ def rotation_ignored(subject: Subject) -> Iterator[Finding]:
       "are rotated: programs treat them as not rotated", severity=NOTE, clause="3.8",
       when=with_rotated_types,
       provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
-def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
+def rotation_unsaid(subject: LintContext) -> Iterator[Finding]:
     """Tensors have types that PrismML made for rotated weights, but no key declares a rotation.
 
     Why: the weights may not be rotated, as in files that llama-quantize makes of other models. But if they are rotated

@@ -11,8 +11,9 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.placement import Placement
 from i2s_spec.gguf.source import Source, affordable
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
+from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, Severity, Stops, WeightUse, rule
 from i2s_spec.linter.rules.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
@@ -25,7 +26,7 @@ from i2s_spec.schema.types import I2_S, padded
       clause="2.7", cwe=125,
       provenance=("microsoft/BitNet#122", "llama.cpp tests/test-gguf.cpp DATA_NOT_ENOUGH_DATA"),
       ambiguous=True, stops=Stops("tensors", DATA_MISSING.reason, "known size"))  # fmt: skip
-def data_truncated(subject: Subject) -> Iterator[Finding]:
+def data_truncated(subject: LintContext) -> Iterator[Finding]:
     """The file ends before its tensors do.
 
     Why: a download or a conversion stopped early. Readers that map the file into memory crash when they touch the
@@ -52,7 +53,7 @@ def data_truncated(subject: Subject) -> Iterator[Finding]:
       clause="2.7", cwe=125,
       provenance=("CVE-2026-7482", "ml-explore/mlx#4179"), ambiguous=True,
       stops=Stops("tensors", DATA_MISSING.reason, "known size"))  # fmt: skip
-def offset_past_end(subject: Subject) -> Iterator[Finding]:
+def offset_past_end(subject: LintContext) -> Iterator[Finding]:
     """A tensor's offset lies after the end of the file.
 
     Why: the sum of the offset and the start of the data section can wrap around and point into the header. A reader
@@ -70,7 +71,7 @@ def offset_past_end(subject: Subject) -> Iterator[Finding]:
             yield offset_past_end.at(span, got=placement.offset, want=subject.data_size, name=name)
 
 
-def _astray(subject: Subject, placement: Placement) -> bool:
+def _astray(subject: LintContext, placement: Placement) -> bool:
     """Whether the offset is wrong, rather than the file too short: it is after the end and does not follow the previous
     tensor."""
     return placement.offset > subject.data_size and not subject.contiguous
@@ -79,7 +80,7 @@ def _astray(subject: Subject, placement: Placement) -> bool:
 @rule("G403", "offset-misaligned", "tensor {name} has offset {got}, which is not a multiple of {want}", clause="2.7",
       fix=Fix.UNSAFE,
       provenance=("ollama/ollama#8456", "llama.cpp tests/test-gguf.cpp DATA_BAD_ALIGN"))  # fmt: skip
-def offset_misaligned(subject: Subject) -> Iterator[Finding]:
+def offset_misaligned(subject: LintContext) -> Iterator[Finding]:
     """A tensor's offset is not a multiple of the alignment.
 
     Why: the GGUF document requires aligned offsets, and upstream refuses others. Kernels that load aligned vectors
@@ -106,7 +107,7 @@ def offset_misaligned(subject: Subject) -> Iterator[Finding]:
 @rule("G404", "tensors-overlap", "tensor {name} begins at offset {got}, inside tensor {other}, which ends at {want}",
       clause="2.7", cwe=119,
       provenance=("safetensors attacks/README.md",), ambiguous=True)  # fmt: skip
-def tensors_overlap(subject: Subject) -> Iterator[Finding]:
+def tensors_overlap(subject: LintContext) -> Iterator[Finding]:
     """Two tensors share bytes.
 
     Why: upstream refuses the file; the BitNet fork reads the same bytes twice. Either one of the two tensors is wrong,
@@ -136,7 +137,7 @@ def tensors_overlap(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _where_tensors_overlap(subject: Subject) -> Severity | None:
+def _where_tensors_overlap(subject: LintContext) -> Severity | None:
     """Return the most severe that gaps and the order can be: where tensors overlap, one offset is wrong, and they
     follow.
     """
@@ -147,7 +148,7 @@ def _where_tensors_overlap(subject: Subject) -> Severity | None:
       clause="2.7", cwe=190,
       provenance=("CVE-2025-53630", "CVE-2026-27940", "llama.cpp tests/test-gguf.cpp DATA_MEM_SIZE_OVERFLOW"),
       ambiguous=True)  # fmt: skip
-def sizes_overflow(subject: Subject) -> Iterator[Finding]:
+def sizes_overflow(subject: LintContext) -> Iterator[Finding]:
     """The sum of the tensors' padded sizes does not fit 63 bits.
 
     Why: in 64-bit integers the sum wraps around, and a reader allocates a small buffer for a large amount of data.
@@ -164,7 +165,7 @@ def sizes_overflow(subject: Subject) -> Iterator[Finding]:
 
 @rule("G408", "last-tensor-unpadded", "the file ends {got:byte} before the padded end of its last tensor",
       severity=NOTE, clause="2.7", fix=Fix.SAFE)  # fmt: skip
-def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
+def last_tensor_unpadded(subject: LintContext) -> Iterator[Finding]:
     """The last tensor is not padded to the alignment.
 
     Why: most loaders accept it. Upstream requires the padding where it loads the whole data section at once.
@@ -186,7 +187,7 @@ def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
       "to no tensor follow} tensor {name}; upstream refuses such a file",
       clause="2.7", fix=Fix.UNSAFE,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_OFFSET",))  # fmt: skip
-def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
+def gap_between_tensors(subject: LintContext) -> Iterator[Finding]:
     """Bytes between two tensors belong to neither.
 
     Why: upstream requires each tensor to begin at the padded end of the one before it, and refuses anything else; the
@@ -216,7 +217,7 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
 
 @rule("P102", "tensors-out-of-order", "tensor {name} lies before a tensor that precedes it in the table, {other}; "
       "upstream refuses such a file", clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
-def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
+def tensors_out_of_order(subject: LintContext) -> Iterator[Finding]:
     """The tensor table is not in the order of the offsets.
 
     Why: upstream compares each offset with the running sum of sizes in table order, and refuses the file; the BitNet
@@ -239,7 +240,7 @@ def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
 
 @rule("P103", "first-tensor-not-at-start", "the first tensor has offset {got}; upstream refuses anything but 0",
       clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
-def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
+def first_tensor_not_at_start(subject: LintContext) -> Iterator[Finding]:
     """The data section does not begin with a tensor.
 
     Why: upstream requires the first tensor at offset 0 and refuses anything else; the BitNet fork accepts it. Other
@@ -259,7 +260,7 @@ def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
 
 @rule("G414", "data-shifted", "tensors begin at byte {got}, where the header puts them at byte {want}: all lie {shift}{why}",
       clause="2.7", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
-def data_shifted(subject: Subject) -> Iterator[Finding]:
+def data_shifted(subject: LintContext) -> Iterator[Finding]:
     """All tensors are shifted by the same number of bytes from where the header places them.
 
     Why: the writer left out the padding before the data section, counted offsets from the start of the file, or wrote
@@ -310,7 +311,7 @@ MOST_FOLLOWED = 4
 _ZEROS = bytes(LOOKED_AT)
 
 
-def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]:
+def _padding(subject: LintContext, least: int = 1) -> Iterator[tuple[int, int, str]]:
     """Yield the non-empty ranges of padding of a file: before the data section and after tensors."""
     file = subject.file
     if file.infos_end is None or file.data_start is None:
@@ -335,7 +336,7 @@ def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]
 
 @rule("G406", "padding-not-zero", "padding byte {at} is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
       fix=Fix.SAFE)  # fmt: skip
-def padding_not_zero(subject: Subject) -> Iterator[Finding]:
+def padding_not_zero(subject: LintContext) -> Iterator[Finding]:
     """Padding is not zero.
 
     Why: the GGUF document requires zero bytes. Loaders do not check them, so data can be hidden there, and old memory
@@ -364,7 +365,7 @@ def padding_not_zero(subject: Subject) -> Iterator[Finding]:
 
 
 @analysis
-def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
+def _behind_the_last(subject: LintContext) -> tuple[int, int] | None:
     """Return the bytes after the padded end of the last tensor, if there are any."""
     file = subject.file
     if file.data_start is None or file.index.tensors != file.index.tensor_count:
@@ -379,7 +380,7 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
 
 @rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last tensor{doubt}",
       severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
-def trailing_bytes(subject: Subject) -> Iterator[Finding]:
+def trailing_bytes(subject: LintContext) -> Iterator[Finding]:
     """Bytes follow the last tensor.
 
     Why: no loader reads them. Some size was wrong, or other data was appended to the file. If as many bytes would follow
@@ -401,7 +402,7 @@ def trailing_bytes(subject: Subject) -> Iterator[Finding]:
 
 @rule("S107", "hidden-file", "{what} begins at byte {got}, outside all tensors", severity=WARNING, clause="12.3",
       cwe=506, provenance=("safetensors attacks/README.md",))  # fmt: skip
-def hidden_file(subject: Subject) -> Iterator[Finding]:
+def hidden_file(subject: LintContext) -> Iterator[Finding]:
     """Another file hides between or behind the tensors.
 
     Why: the same file can be a model to one program and an archive to another. Scanners that look only at the beginning
@@ -430,8 +431,8 @@ def hidden_file(subject: Subject) -> Iterator[Finding]:
             break
 
 
-def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
-    """All ranges between the header and the last tensor that belong to no tensor and are long enough to hide a file."""
+def _gaps(subject: LintContext) -> Iterator[tuple[int, int, str]]:
+    """Yield the ranges between the header and the last tensor that belong to no tensor and could hide a file."""
     yield from _padding(subject, WORTH_HIDING_IN)
     base = subject.file.data_start
     if base is None:
@@ -447,7 +448,7 @@ def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
             yield start, stop, f"gap[{placement.row}]"
 
 
-def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+def _looked_at(subject: LintContext, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
     """Yield the beginning and the end of a range, where a hidden file would have its signatures."""
     source = subject.file.source
     yield start, source.read(start, min(stop - start, LOOKED_AT))
@@ -458,7 +459,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
 
 @rule("G411", "zero-run", "tensor {name} has at least {got:zero byte} in a row{what}",
       severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), weights=WeightUse.IF_READ)  # fmt: skip
-def zero_run(subject: Subject) -> Iterator[Finding]:
+def zero_run(subject: LintContext) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
 
     Why: an interrupted download that reserved its space leaves zeros, and loaders take them for weights. With payload
@@ -469,23 +470,17 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch the file again and compare its checksum.
     """
-    for row, start, stop in _zero_runs(subject) if subject.survey is None else _seen_zero_runs(subject):
+    # The survey leaves out holes of the file, which have their own rule.
+    seen = ((region.row, region.start, region.stop) for region in payload_anomalies(subject).zero_regions)
+    for row, start, stop in _zero_runs(subject) if subject.survey is None else seen:
         span = Span(start, stop, f"data[{row}]")
         ternary = subject.file.index.tensor(row).type == I2_S.number
         what = TrustedText("; in I2_S a zero byte is four weights of -1" if ternary else "")
         yield zero_run.at(span, got=stop - start, name=subject.name(row), what=what)
 
 
-def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
-    """Run of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
-    from i2s_spec.linter.analysis.payload_stats import payload_anomalies
-
-    for region in payload_anomalies(subject).zero_regions:
-        yield region.row, region.start, region.stop
-
-
-def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
-    """Run of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
+def _zero_runs(subject: LintContext) -> Iterator[tuple[int, int, int]]:
+    """Yield runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
 
     Probes are half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
     steps they are further apart, so that the time does not grow with the data. On a server that gives one range per
@@ -520,7 +515,7 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
                 break
 
 
-def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
+def _asked_for(subject: LintContext, places: list[int]) -> Set[int]:
     """Return the positions to probe: all; on a server that gives one range per request, some, evenly spread."""
     if not subject.on_server:
         return frozenset(places)
@@ -531,7 +526,7 @@ def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
 
 
 def _zeros_before(source: Source, start: int, at: int) -> int:
-    """Where the run of zero bytes that ends at `at` begins, not before `start`."""
+    """Return the start of the run of zero bytes that ends at `at`, not before `start`."""
     while at > start:
         data = source.read(max(start, at - LOOKED_AT), min(LOOKED_AT, at - start))
         remaining = 0 if data == _ZEROS else len(data.rstrip(b"\0"))
@@ -542,7 +537,7 @@ def _zeros_before(source: Source, start: int, at: int) -> int:
 
 
 def _zeros_behind(source: Source, at: int, stop: int) -> int:
-    """Where the run of zero bytes that begins at `at` ends, not after `stop`."""
+    """Return the end of the run of zero bytes that begins at `at`, not after `stop`."""
     while at < stop:
         data = source.read(at, min(LOOKED_AT, stop - at))
         remaining = 0 if data == _ZEROS else len(data.lstrip(b"\0"))
@@ -554,7 +549,7 @@ def _zeros_behind(source: Source, at: int, stop: int) -> int:
 
 @rule("G412", "sparse-hole", "bytes {start} to {stop} of the file were never written: tensor {name} has a hole there",
       severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",))  # fmt: skip
-def sparse_hole(subject: Subject) -> Iterator[Finding]:
+def sparse_hole(subject: LintContext) -> Iterator[Finding]:
     """A tensor lies in a hole of a sparse file.
 
     Why: the file system has no data there: a download or a copy reserved the space and never filled it. Loaders read

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import elsewhere, runtimes_requested
-from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, raised, rule
+from i2s_spec.linter.analysis.context import LintContext
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, raised, rule
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.runtimes.records import Reason
     from i2s_spec.linter.runtimes.verdicts import Verdict
 
 _TOKENS = elsewhere("text is turned into tokens, or tokens into text")
@@ -215,18 +214,6 @@ raised(
 _NOWHERE = Span(0, 0)
 
 
-def _verdicts(subject: Subject) -> tuple["Verdict", ...]:
-    """Return the verdicts; the code that makes them is loaded only where they are requested."""
-    from i2s_spec.linter.runtimes.verdicts import verdicts
-
-    return verdicts(subject)
-
-
-def _first(verdict: "Verdict", *effects: str) -> "Reason":
-    """Return the decisive reason."""
-    return next(reason for reason in verdict.reasons if reason.effect in effects)
-
-
 def _was_read(verdict: "Verdict") -> bool:
     """Whether a verdict is about an engine whose source was read, so that it could say no without a run."""
     from i2s_spec.schema.runtimes import RUNTIME
@@ -235,18 +222,26 @@ def _was_read(verdict: "Verdict") -> bool:
     return runtime.kind == "engine" and not runtime.recorded
 
 
-def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
-    return {
-        "runtime": TrustedText(verdict.title),
-        "why": TrustedText(reason.text),
-        "source": TrustedText(reason.source),
-    }
+def _with_effect(subject: LintContext, made: Rule, *effects: str) -> Iterator[Finding]:
+    """Yield a finding for each runtime on which a reason with one of these effects decides, with that reason."""
+    from i2s_spec.linter.runtimes.verdicts import COMPUTES, CORRECTLY, LOADS, YES, verdicts
+
+    loading = effects[0] in LOADS
+    words = {(LOADS if loading else COMPUTES)[effect] for effect in effects}
+    for verdict in verdicts(subject):
+        found = verdict.loads if loading else verdict.computes
+        if found in words:
+            reason = next(reason for reason in verdict.reasons if reason.effect in effects)
+            yield made.at(
+                reason.span or _NOWHERE, got=TrustedText(found), want=TrustedText(YES if loading else CORRECTLY),
+                runtime=TrustedText(verdict.title), why=TrustedText(reason.text), source=TrustedText(reason.source),
+            )  # fmt: skip
 
 
 @rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
       provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_refuses(subject: Subject) -> Iterator[Finding]:
+def runtime_refuses(subject: LintContext) -> Iterator[Finding]:
     """A runtime does not load the file, or crashes on it.
 
     Why: most often the runtime does not know type 36, and reports another cause: an invalid magic, or a row that is not
@@ -256,19 +251,13 @@ def runtime_refuses(subject: Subject) -> Iterator[Finding]:
 
     Fix: use a runtime that loads it, or convert the file for the runtime (`i2s convert`).
     """
-    for verdict in _verdicts(subject):
-        if verdict.loads in ("no", "crash"):
-            reason = _first(verdict, "no", "crash")
-            span = reason.span or _NOWHERE
-            yield runtime_refuses.at(
-                span, got=TrustedText(verdict.loads), want=TrustedText("yes"), **_details(verdict, reason)
-            )
+    yield from _with_effect(subject, runtime_refuses, "no", "crash")
 
 
 @rule("P202", "runtime-computes-wrongly", "{runtime} loads this file but computes something else: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
+def runtime_computes_wrongly(subject: LintContext) -> Iterator[Finding]:
     """A runtime loads the file but computes something else than the model.
 
     Why: no error is reported. The model writes wrong text, and the file seems to be the cause, but the difference is in
@@ -278,19 +267,13 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
 
     Fix: use another runtime, or a version of this one without the fault. Compare values with `i2s golden`.
     """
-    for verdict in _verdicts(subject):
-        if verdict.computes == "wrongly":
-            reason = _first(verdict, "wrong")
-            span = reason.span or _NOWHERE
-            yield runtime_computes_wrongly.at(
-                span, got=TrustedText(verdict.computes), want=TrustedText("correctly"), **_details(verdict, reason)
-            )
+    yield from _with_effect(subject, runtime_computes_wrongly, "wrong")
 
 
 @rule("P203", "runtime-depends-on-machine", "{runtime} computes this file correctly only on some machines: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
+def runtime_depends_on_machine(subject: LintContext) -> Iterator[Finding]:
     """A runtime computes the file correctly on some machines, and wrongly on others.
 
     Why: kernels for different processors expect different layouts, or are missing. The same file gives correct text on
@@ -300,20 +283,14 @@ def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
 
     Fix: on the other machines, use a runtime that reads the file's layout there.
     """
-    for verdict in _verdicts(subject):
-        if verdict.computes.startswith("depends"):
-            reason = _first(verdict, "cpu")
-            span = reason.span or _NOWHERE
-            yield runtime_depends_on_machine.at(
-                span, got=TrustedText(verdict.computes), want=TrustedText("correctly"), **_details(verdict, reason)
-            )
+    yield from _with_effect(subject, runtime_depends_on_machine, "cpu")
 
 
 @rule("P204", "runtime-needs-conversion", "{runtime} takes this file only after a conversion: {why} ({source})",
       severity=NOTE, clause="7.6",
       provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"),
       when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
+def runtime_needs_conversion(subject: LintContext) -> Iterator[Finding]:
     """A runtime loads the file, but must convert it before it can compute it.
 
     Why: the runtime reads the type only for conversion and has no kernels for it. Without the conversion it crashes, or
@@ -324,18 +301,12 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the file first, with the runtime's own tool.
     """
-    for verdict in _verdicts(subject):
-        if verdict.loads == "with option":
-            reason = _first(verdict, "option")
-            span = reason.span or _NOWHERE
-            yield runtime_needs_conversion.at(
-                span, got=TrustedText(verdict.loads), want=TrustedText("yes"), **_details(verdict, reason)
-            )
+    yield from _with_effect(subject, runtime_needs_conversion, "option")
 
 
 @rule("P205", "no-runtime", "no known runtime loads this file and computes it correctly", severity=WARNING,
       clause="7.6", provenance=("microsoft/BitNet#588",), when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
-def no_runtime(subject: Subject) -> Iterator[Finding]:
+def no_runtime(subject: LintContext) -> Iterator[Finding]:
     """No known runtime loads the file and computes it correctly, on any machine.
 
     Why: nobody can use the file as it is. The other findings give the reason of each runtime.
@@ -345,10 +316,11 @@ def no_runtime(subject: Subject) -> Iterator[Finding]:
     Fix: repair the faults that the other findings name. For a model of a new architecture there may be nothing to
     repair.
     """
-    report = _verdicts(subject)
-    useful = [
-        v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "expecte", "depends")
-    ]
-    doubtful = any(v.computes in ("not tried", "not compared") and _was_read(v) for v in report)
+    from i2s_spec.linter.runtimes import verdicts as words
+
+    report = words.verdicts(subject)
+    good = words.CORRECTLY, words.EXPECTED, words.DEPENDS
+    useful = any(each.loads in (words.YES, words.WITH_OPTION) and each.computes in good for each in report)
+    doubtful = any(each.computes in (words.NOT_TRIED, words.NOT_COMPARED) and _was_read(each) for each in report)
     if subject.has_i2s and not useful and not doubtful:
         yield no_runtime.at(_NOWHERE, got=0, want=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.linter.analysis.conditions import base_model, projectors
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.projector_view import EncoderView, projector_view
 from i2s_spec.linter.rule import WARNING, Finding, rule
 from i2s_spec.schema import kinds
@@ -21,7 +21,7 @@ def _commit() -> str:
 
 
 @rule("M211", "projector-type", "the type of the {encoder} projector is {got}; {why}", clause="3.9", when=projectors)
-def projector_type(subject: Subject) -> Iterator[Finding]:
+def projector_type(subject: LintContext) -> Iterator[Finding]:
     """The type of a projector is missing, or no loader knows it.
 
     Why: clip.projector_type chooses the graph and which tensors are read; a file with two encoders may name one for each
@@ -46,7 +46,7 @@ def projector_type(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M212", "projector-encoder", "no key says that there is an encoder: {got}", clause="3.9", when=projectors)
-def projector_encoder(subject: Subject) -> Iterator[Finding]:
+def projector_encoder(subject: LintContext) -> Iterator[Finding]:
     """No key says which encoder the projector has.
 
     Why: llama.cpp loads the encoders whose key is true, and refuses a file without one: clip.has_vision_encoder,
@@ -69,7 +69,7 @@ def projector_encoder(subject: Subject) -> Iterator[Finding]:
 
 @rule("M213", "projector-key-missing", "the key {key} is missing, which llama.cpp needs for {what}", clause="3.9",
       when=projectors)  # fmt: skip
-def projector_key_missing(subject: Subject) -> Iterator[Finding]:
+def projector_key_missing(subject: LintContext) -> Iterator[Finding]:
     """A key is missing that the loader needs for the encoder or for the type of its projector.
 
     Why: llama.cpp has no default for it, and refuses the file: 'Key not found'.
@@ -88,7 +88,7 @@ def projector_key_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("M214", "projector-key-type", "{key} has type {got}; llama.cpp reads only {want}", clause="3.9", cwe=843,
       when=projectors)  # fmt: skip
-def projector_key_type(subject: Subject) -> Iterator[Finding]:
+def projector_key_type(subject: LintContext) -> Iterator[Finding]:
     """A key of a projector has another type than the loader reads.
 
     Why: the loader compares types strictly; its process ends at most of them.
@@ -106,7 +106,7 @@ def projector_key_type(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M215", "projector-value", "{key} is {got}; {want}", clause="3.9", when=projectors)
-def projector_value(subject: Subject) -> Iterator[Finding]:
+def projector_value(subject: LintContext) -> Iterator[Finding]:
     """A value of a projector is one that the loader refuses.
 
     Why: llama.cpp compares sizes with what its buffers hold, wants a mean and a deviation for each of three colours, pairs
@@ -124,7 +124,7 @@ def projector_value(subject: Subject) -> Iterator[Finding]:
 
 
 def _odd_values(each: EncoderView) -> Iterator[tuple[str, Any, str]]:
-    """Key, value and what is wanted of each value that the loader refuses."""
+    """Yield key, value and the wanted value, in words, of each value that the loader refuses."""
     value = each.records.value
     for key, label in each.read.items():
         found = value(key, label)
@@ -168,7 +168,7 @@ def _odd_values(each: EncoderView) -> Iterator[tuple[str, Any, str]]:
 
 
 @rule("M216", "projector-tensor-missing", "llama.cpp refuses the projector: {what}", clause="3.9", when=projectors)
-def projector_tensor_missing(subject: Subject) -> Iterator[Finding]:
+def projector_tensor_missing(subject: LintContext) -> Iterator[Finding]:
     """A tensor is missing that the loader requires for this type of projector.
 
     Why: llama.cpp reads three tensors of each block up to block_count, and what the type needs behind the encoder. It
@@ -208,7 +208,7 @@ def _blocks(each: EncoderView) -> set[int]:
 
 @rule("M217", "projector-blocks-unused", "{count:block of tensors|blocks of tensors} from {name} on {verb} not loaded: "
       "{key} is {want}", severity=WARNING, clause="3.9", when=projectors)  # fmt: skip
-def projector_blocks_unused(subject: Subject) -> Iterator[Finding]:
+def projector_blocks_unused(subject: LintContext) -> Iterator[Finding]:
     """There are more blocks of tensors than block_count says.
 
     Why: llama.cpp loads as many blocks as the key says, without a message; the encoder then ends too early. Some
@@ -231,7 +231,7 @@ def projector_blocks_unused(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M218", "projector-width", "the widths do not agree: {what}", clause="3.9", when=projectors)
-def projector_width(subject: Subject) -> Iterator[Finding]:
+def projector_width(subject: LintContext) -> Iterator[Finding]:
     """The width of a projector's result is not the width of what takes it.
 
     Why: the result replaces embeddings of tokens, so it has their width. llama.cpp refuses two encoders of different
@@ -265,7 +265,7 @@ def _width_span(each: EncoderView) -> Span:
     return each.records.ne_span(each.result[0])
 
 
-def _text_width(subject: Subject) -> int | None:
+def _text_width(subject: LintContext) -> int | None:
     """Return the width of the input of the model of --reference, if it is a GGUF file that tells it."""
     base = base_model(subject)
     if base is None:

@@ -14,7 +14,7 @@ from typing import Final
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
 from i2s_spec.schema import limits
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
@@ -40,7 +40,7 @@ class Factors:
 
 
 @analysis
-def _rows(subject: Subject) -> dict[bytes, int]:
+def _rows(subject: LintContext) -> dict[bytes, int]:
     """Return the first tensor of each kind of factors, by the end of its name."""
     found: dict[bytes, int] = {}
     index = subject.file.index
@@ -55,7 +55,7 @@ def _rows(subject: Subject) -> dict[bytes, int]:
 
 
 @analysis
-def _factors(subject: Subject) -> tuple[Factors, ...]:
+def _factors(subject: LintContext) -> tuple[Factors, ...]:
     """Return the float32 factors of a file whose payloads are read; those with a NaN or an infinity are left out."""
     file, found = subject.file, []
     for row in _rows(subject).values():
@@ -71,7 +71,7 @@ def _factors(subject: Subject) -> tuple[Factors, ...]:
     return tuple(found)
 
 
-def factors_read(subject: Subject) -> bool:
+def factors_read(subject: LintContext) -> bool:
     """models with factors of the rotation, if payloads are read"""
     if subject.reading.mode == "none" or not _rows(subject) or not architecture_view(subject).holds_model:
         return False
@@ -80,7 +80,7 @@ def factors_read(subject: Subject) -> bool:
 
 @rule("M033", "rope-factor-value", "factor {index} of {name} is {got}: frequencies are divided by it", clause="3.4",
       when=factors_read, weights=WeightUse.POSITIONS)  # fmt: skip
-def rope_factor_value(subject: Subject) -> Iterator[Finding]:
+def rope_factor_value(subject: LintContext) -> Iterator[Finding]:
     """A factor of the rotation is zero or negative.
 
     Why: programs divide the frequency of a pair by its factor, so that the angle becomes infinite, or the pair is rotated
@@ -108,7 +108,7 @@ def _is_sequence(values: tuple[float, ...]) -> bool:
 
 
 def _without_padding(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Factors without the ones at the end, which stand for elements that are not rotated."""
+    """Return factors without the ones at the end, which stand for elements that are not rotated."""
     stop = len(values)
     while stop > 1 and values[stop - 1] == 1:
         stop -= 1
@@ -117,7 +117,7 @@ def _without_padding(values: tuple[float, ...]) -> tuple[float, ...]:
 
 @rule("M034", "rope-factors-odd", "{name}: {reason}", severity=WARNING, clause="3.4", when=factors_read,
       weights=WeightUse.POSITIONS)  # fmt: skip
-def rope_factors_odd(subject: Subject) -> Iterator[Finding]:
+def rope_factors_odd(subject: LintContext) -> Iterator[Finding]:
     """The values of rope_freqs.weight are not those of factors.
 
     Why: a factor is 1 for the fastest pairs, which no scaling changes, and grows to the factor of the scaling for the
@@ -147,13 +147,13 @@ def rope_factors_odd(subject: Subject) -> Iterator[Finding]:
             yield rope_factors_odd.at(factors.span, name=factors.name, reason=TrustedText(reason))
 
 
-def _scaling(subject: Subject) -> tuple[str, Span] | None:
+def _scaling(subject: LintContext) -> tuple[str, Span] | None:
     """Return the type of the scaling, and its place."""
     found = architecture_view(subject).keys.of_prefix("rope.scaling.type")
     return (found[0], found[1]) if found is not None and isinstance(found[0], str) else None
 
 
-def with_two_sets(subject: Subject) -> bool:
+def with_two_sets(subject: LintContext) -> bool:
     """models with factors for long and short contexts, or that say so"""
     if not architecture_view(subject).holds_model or architecture_view(subject).in_parts:
         return False
@@ -163,7 +163,7 @@ def with_two_sets(subject: Subject) -> bool:
 
 @rule("M035", "rope-factors-missing", "{name} is missing: {reason}", severity=WARNING, clause="3.4",
       when=with_two_sets)  # fmt: skip
-def rope_factors_missing(subject: Subject) -> Iterator[Finding]:
+def rope_factors_missing(subject: LintContext) -> Iterator[Finding]:
     """The factors for long or for short contexts are missing.
 
     Why: programs choose one of two sets of factors by the length of the context. Without it they rotate by plain
@@ -181,7 +181,7 @@ def rope_factors_missing(subject: Subject) -> Iterator[Finding]:
         yield rope_factors_missing.at(TENSOR_COUNT_SPAN, name=missing[0], reason=TrustedText(reason))
 
 
-def with_original_length(subject: Subject) -> bool:
+def with_original_length(subject: LintContext) -> bool:
     """models whose scaling depends on the original length of the context"""
     if not architecture_view(subject).holds_model:
         return False
@@ -191,7 +191,7 @@ def with_original_length(subject: Subject) -> bool:
 
 @rule("M036", "original-length-missing", "rope.scaling.original_context_length is missing: loaders take context_length, "
       "{got}", severity=WARNING, clause="3.4", when=with_original_length)  # fmt: skip
-def original_length_missing(subject: Subject) -> Iterator[Finding]:
+def original_length_missing(subject: LintContext) -> Iterator[Finding]:
     """The scaling needs the original length of the context, which the file does not state.
 
     Why: YaRN changes frequencies by how often they turn within the original length, and two sets of factors are told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
 from i2s_spec.schema.types import ValueType
 
@@ -96,7 +96,7 @@ class ReadTexts(NamedTuple):
 
 
 @analysis
-def seen(subject: Subject) -> ReadTexts:
+def read_texts(subject: LintContext) -> ReadTexts:
     """Return the texts of a file and the hazards of its templates; read once for all rules."""
     return _searched(sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i))
 
@@ -108,21 +108,21 @@ def _searched(texts: list[StringValue]) -> ReadTexts:
 
 
 class _Alone:
-    """What the rules are asked about instead of a GGUF file: the results of `seen`."""
+    """What the rules are asked about instead of a GGUF file: the results of `read_texts`."""
 
-    def __init__(self, results: dict[Any, ReadTexts]) -> None:
-        self.results = results
+    def __init__(self, analyses: dict[Any, ReadTexts]) -> None:
+        self.analyses = analyses
 
 
 def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]:
-    """What the rules of this module find in a template that is in no GGUF file, such as a checkpoint's.
+    """Yield the findings of these rules in a template that is in no GGUF file, such as a checkpoint's.
 
     :param key: its name in messages
     :param data: its bytes, all of them
     :param place: its span, of as many bytes
     """
     text = StringValue(0, key, True, place, data[:LOOKED_AT], max(0, len(data) - LOOKED_AT))
-    alone = _Alone({seen.__wrapped__: _searched([text])})  # type: ignore[attr-defined]
+    alone = _Alone({read_texts.__wrapped__: _searched([text])})  # type: ignore[attr-defined]
     for each in _OF_TEMPLATES:
         assert each.check is not None
         yield from each.check(alone)
@@ -143,7 +143,7 @@ def is_template(key: bytes) -> bool:
     return key.startswith(_TEMPLATE) or key.endswith(b".chat_template") or key in (b"chat_template", _OF_GO)
 
 
-def _others(subject: Subject) -> Iterator[StringValue]:
+def _others(subject: LintContext) -> Iterator[StringValue]:
     """Yield the texts of a file that are no templates, each as far as it is examined."""
     index, left = subject.file.index, ALTOGETHER
     for i in index.keys_of(ValueType.STRING):
@@ -156,7 +156,7 @@ def _others(subject: Subject) -> Iterator[StringValue]:
             yield StringValue(i, key, False, place, subject.file.source.read(start, size), stop - start - size)
 
 
-def _templates(subject: Subject) -> Iterator[StringValue]:
+def _templates(subject: LintContext) -> Iterator[StringValue]:
     """Yield the templates of a file, each as far as it is examined."""
     left, source = TEMPLATES_ALTOGETHER, subject.file.source
     for i, key, place in _template_places(subject):
@@ -168,7 +168,7 @@ def _templates(subject: Subject) -> Iterator[StringValue]:
         )
 
 
-def _template_places(subject: Subject) -> Iterator[tuple[int, bytes, Span]]:
+def _template_places(subject: LintContext) -> Iterator[tuple[int, bytes, Span]]:
     """Yield number, key and span of each template: values, elements of arrays of templates, and texts in a
     tokenizer.json.
     """
@@ -190,7 +190,7 @@ def _template_places(subject: Subject) -> Iterator[tuple[int, bytes, Span]]:
 
 
 def _in_json(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where templates are in a JSON text: their bytes without the quotes, at most twice as many as are examined."""
+    """Yield the places of templates in a JSON text: bytes without the quotes, at most twice as many as are examined."""
     found, at = 0, start
     while at < stop and found < _MOST_TEMPLATES:
         data = source.read(at, min(stop - at, 4 * LOOKED_AT))
@@ -206,7 +206,7 @@ def _in_json(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]
 
 
 def _of_json(data: bytes) -> bytes:
-    """What the bytes between quotes stand for in JSON; if they are no text, the bytes."""
+    """Return the text that the bytes between quotes stand for in JSON; if they are no text, the bytes."""
     import json
 
     try:
@@ -230,18 +230,18 @@ def _path(data: bytes) -> re.Match[bytes] | None:
     return re.search(_PATH, data) if any(part in data for part in _PARTS_OF_PATHS) else None
 
 
-def with_templates(subject: Subject) -> bool:
+def with_templates(subject: LintContext) -> bool:
     """files with a chat template"""
-    return any(text.is_template for text in seen(subject).texts)
+    return any(text.is_template for text in read_texts(subject).texts)
 
 
-def with_texts(subject: Subject) -> bool:
+def with_texts(subject: LintContext) -> bool:
     """files with text in their metadata"""
     return bool(subject.file.index.keys_of(ValueType.STRING))
 
 
-def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
-    for text, hazard in seen(subject).hazards:
+def _hazards(subject: LintContext, kind: str, made: Rule) -> Iterator[Finding]:
+    for text, hazard in read_texts(subject).hazards:
         if hazard.kind == kind:
             shown = text.data[hazard.start : hazard.stop]
             yield made.at(
@@ -251,7 +251,7 @@ def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
 
 @rule("S201", "template-reaches-out", "{key} has {got}: {what}", clause="12.5", cwe=1336, when=with_templates,
       provenance=("CVE-2024-34359", "CVE-2026-5760", "CVE-2024-56326"))  # fmt: skip
-def template_reaches_out(subject: Subject) -> Iterator[Finding]:
+def template_reaches_out(subject: LintContext) -> Iterator[Finding]:
     """A chat template accesses internal attributes or functions of the interpreter that renders it.
 
     Why: a template is a program. Without a sandbox these constructs can run any command, and sandboxes have been
@@ -268,7 +268,7 @@ def template_reaches_out(subject: Subject) -> Iterator[Finding]:
 
 @rule("S202", "template-runs-long", "{key} has {got}: {what} of more than 1,000,000", clause="12.5", cwe=834,
       when=with_templates, provenance=("CVE-2025-52566",))  # fmt: skip
-def template_runs_long(subject: Subject) -> Iterator[Finding]:
+def template_runs_long(subject: LintContext) -> Iterator[Finding]:
     """A chat template loops or repeats text an excessive number of times.
 
     Why: rendering it uses all time or memory before the model sees a token. The rule finds numbers that are written in
@@ -284,7 +284,7 @@ def template_runs_long(subject: Subject) -> Iterator[Finding]:
 
 @rule("S203", "template-broken", "{key} is not a complete template: it has {what}, {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_broken(subject: Subject) -> Iterator[Finding]:
+def template_broken(subject: LintContext) -> Iterator[Finding]:
     """A chat template cannot be split into text and code.
 
     Why: front ends fail to render it, or silently use another template.
@@ -298,7 +298,7 @@ def template_broken(subject: Subject) -> Iterator[Finding]:
 
 @rule("S204", "invisible-text", "{key} has invisible characters: {count}, the first is {got}", severity=WARNING,
       clause="12.5", cwe=1007, when=with_texts)  # fmt: skip
-def invisible_text(subject: Subject) -> Iterator[Finding]:
+def invisible_text(subject: LintContext) -> Iterator[Finding]:
     """A text contains invisible characters.
 
     Why: a model reads them, but a person who reviews a template does not see them. Directional marks display text in
@@ -308,13 +308,13 @@ def invisible_text(subject: Subject) -> Iterator[Finding]:
 
     Fix: remove the characters, after reading what they say.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         if not text.data.isascii():
             found = re.search(_INVISIBLE, text.data)
             if found is not None:
                 count = sum(1 for _ in re.finditer(_INVISIBLE, text.data))
                 yield invisible_text.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
-    for text, hazard in seen(subject).hazards:  # written as escapes
+    for text, hazard in read_texts(subject).hazards:  # written as escapes
         if hazard.kind == "unseen":
             shown = text.data[hazard.start : hazard.stop]
             yield invisible_text.at(text.span(hazard.start, hazard.stop), got=shown, key=text.key, count=1)
@@ -322,7 +322,7 @@ def invisible_text(subject: Subject) -> Iterator[Finding]:
 
 @rule("S205", "template-trigger", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_trigger(subject: Subject) -> Iterator[Finding]:
+def template_trigger(subject: LintContext) -> Iterator[Finding]:
     """A chat template adds a sentence if a message contains a certain word.
 
     Why: in this way a template changes the answers to chosen questions. It is valid, calls no function, and passes
@@ -338,7 +338,7 @@ def template_trigger(subject: Subject) -> Iterator[Finding]:
 @rule("S206", "encoded-blob", "{key} has {size:character that looks|characters that look} like "
       "encoded data: {got}", severity=WARNING,
       clause="12.5", cwe=506, when=with_texts)  # fmt: skip
-def encoded_blob(subject: Subject) -> Iterator[Finding]:
+def encoded_blob(subject: LintContext) -> Iterator[Finding]:
     """A text contains a long stretch that looks like encoded data.
 
     Why: a person who reviews the text cannot see what the data is, and another program may decode it.
@@ -347,7 +347,7 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
 
     Fix: decode and inspect it. An image or a license belongs in a separate file.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         if max(map(len, text.data.translate(_APART).split()), default=0) < _LEAST_BLOB:
             continue
         for found in re.finditer(_BLOB, text.data):
@@ -360,7 +360,7 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
 
 @rule("S207", "template-address", "{key} has the address {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_address(subject: Subject) -> Iterator[Finding]:
+def template_address(subject: LintContext) -> Iterator[Finding]:
     """A chat template contains a web address.
 
     Why: the model reads the text of the template. No published template contains an address; an added one is
@@ -370,7 +370,7 @@ def template_address(subject: Subject) -> Iterator[Finding]:
 
     Fix: compare the template with the publisher's.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         found = _address(text.data) if text.is_template else None
         if found is not None:
             yield template_address.at(text.span(*found.span()), got=found[0], key=text.key)
@@ -378,7 +378,7 @@ def template_address(subject: Subject) -> Iterator[Finding]:
 
 @rule("S208", "address-or-path", "{key} has {what}: {got}", severity=NOTE, clause="12.5", cwe=200,
       when=with_texts)  # fmt: skip
-def address_or_path(subject: Subject) -> Iterator[Finding]:
+def address_or_path(subject: LintContext) -> Iterator[Finding]:
     """A text such as a name contains a web address, or a path of somebody's machine.
 
     Why: a path reveals who made the file and where. Programs that turn addresses into links show an unexpected link. No
@@ -388,7 +388,7 @@ def address_or_path(subject: Subject) -> Iterator[Finding]:
 
     Fix: write a name.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         if text.is_template:
             continue
         if text.key.endswith(_ADDRESS_KEYS):
@@ -404,7 +404,7 @@ def address_or_path(subject: Subject) -> Iterator[Finding]:
 
 @rule("S209", "control-characters", "{key} has control characters: {count}, the first is {got}", severity=WARNING,
       clause="12.5", cwe=150, when=with_texts)  # fmt: skip
-def control_characters(subject: Subject) -> Iterator[Finding]:
+def control_characters(subject: LintContext) -> Iterator[Finding]:
     """A text contains control characters other than tabs and line ends.
 
     Why: control characters act on the terminal that prints the text: they move the cursor, hide lines, or write to the
@@ -414,7 +414,7 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
 
     Fix: remove the characters.
     """
-    for text in seen(subject).texts:
+    for text in read_texts(subject).texts:
         plain = len(text.data.translate(None, _CONTROL_BYTES)) == len(text.data) and b"\xc2" not in text.data
         found = None if plain else re.search(_CONTROL, text.data)
         if found is not None:
@@ -424,7 +424,7 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
 
 @rule("S210", "long-text", "{what} has {got:byte}; more than {want} is unusual", severity=WARNING, clause="12.5",
       cwe=770, when=with_texts, provenance=("CVE-2025-49847",))  # fmt: skip
-def long_text(subject: Subject) -> Iterator[Finding]:
+def long_text(subject: LintContext) -> Iterator[Finding]:
     """A text is unusually long.
 
     Why: programs print names, render templates and keep tokens in memory without a limit. In some loaders, lengths
@@ -452,7 +452,7 @@ def long_text(subject: Subject) -> Iterator[Finding]:
 
 @rule("S211", "text-not-read", "the last {got:byte} of {key} were not read: only {want} are read{what}",
       severity=WARNING, clause="12.5", cwe=770, when=with_texts)  # fmt: skip
-def text_not_read(subject: Subject) -> Iterator[Finding]:
+def text_not_read(subject: LintContext) -> Iterator[Finding]:
     """A text, or its end, was not checked.
 
     Why: i2s checks 256 KiB of a text, 4 MiB of all templates and 4 MiB of all other texts of a file. Without this
@@ -462,26 +462,22 @@ def text_not_read(subject: Subject) -> Iterator[Finding]:
 
     Fix: shorten the texts; no published template has more than 30 KB.
     """
-    for text in seen(subject).unread:
+    for text in read_texts(subject).unread:
         size = text.place.stop - text.place.start
         looked_at = size - text.unread
         together = looked_at < min(size, LOOKED_AT)
-        what = TrustedText(
-            " of all templates of a file together" if text.is_template else " of all texts of a file together"
-        )
-        want = (TEMPLATES_ALTOGETHER if text.is_template else ALTOGETHER) if together else LOOKED_AT
-        yield text_not_read.at(
-            text.span(looked_at, size),
-            got=size - looked_at,
-            want=want,
-            key=text.key,
-            what=what if together else TrustedText(""),
-        )
+        what, want = "", LOOKED_AT
+        if together and text.is_template:
+            what, want = " of all templates of a file together", TEMPLATES_ALTOGETHER
+        elif together:
+            what, want = " of all texts of a file together", ALTOGETHER
+        span = text.span(looked_at, size)
+        yield text_not_read.at(span, got=size - looked_at, want=want, key=text.key, what=TrustedText(what))
 
 
 @rule("S212", "template-escaped-mark", "{key} has {what} written with escapes: {got}", severity=WARNING, clause="12.5",
       cwe=451, when=with_templates)  # fmt: skip
-def template_escaped_mark(subject: Subject) -> Iterator[Finding]:
+def template_escaped_mark(subject: LintContext) -> Iterator[Finding]:
     """A chat template writes a control token with escapes, so that it is not seen in the template's text.
 
     Why: control tokens begin and end turns. One that a reviewer does not find by searching can open a turn of the system
@@ -496,7 +492,7 @@ def template_escaped_mark(subject: Subject) -> Iterator[Finding]:
 
 @rule("S213", "template-date-gate", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_date_gate(subject: Subject) -> Iterator[Finding]:
+def template_date_gate(subject: LintContext) -> Iterator[Finding]:
     """A chat template behaves differently from a certain date on, or on certain days.
 
     Why: a template that is harmless while it is reviewed can change the model's answers later. Published templates write
@@ -511,7 +507,7 @@ def template_date_gate(subject: Subject) -> Iterator[Finding]:
 
 @rule("S214", "template-instruction", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
       when=with_templates)  # fmt: skip
-def template_instruction(subject: Subject) -> Iterator[Finding]:
+def template_instruction(subject: LintContext) -> Iterator[Finding]:
     """A chat template tells the model to pass over its instructions, or to keep something from the user.
 
     Why: the model reads the text of the template in every conversation, and the user does not. The rule knows the usual

@@ -7,7 +7,8 @@ from typing import Final
 from i2s_spec.errors import TrustedText, quote
 from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.conditions import with_i2s
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
@@ -55,7 +56,7 @@ raised(
 
 @rule(faults.NAME_TOO_LONG, clause="2.6", fix=Fix.UNSAFE, cwe=120,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_NAME_SIZE",), ambiguous=True)  # fmt: skip
-def name_too_long(subject: Subject) -> Iterator[Finding]:
+def name_too_long(subject: LintContext) -> Iterator[Finding]:
     """A tensor's name is longer than 63 bytes.
 
     Why: ggml stores names in 64 bytes including a final NUL. Upstream refuses the file; the BitNet fork truncates the
@@ -73,7 +74,7 @@ def name_too_long(subject: Subject) -> Iterator[Finding]:
 @rule("G303", "duplicate-name", "tensor name {name} is given {got:time}", clause="2.6",
       fix=Fix.UNSAFE, cwe=694,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_DUPLICATE_NAME",), ambiguous=True)  # fmt: skip
-def duplicate_name(subject: Subject) -> Iterator[Finding]:
+def duplicate_name(subject: LintContext) -> Iterator[Finding]:
     """A tensor's name occurs twice.
 
     Why: C++ loaders refuse the file, and JavaScript readers take one of the two tensors. A scanner and a loader can
@@ -83,24 +84,12 @@ def duplicate_name(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the intended tensor.
     """
-    if subject.file.index.all_differ(tensors=True):
-        return
-    counts: dict[bytes, int] = {}
-    for _, name in subject.tensor_names():
-        counts[name] = counts.get(name, 0) + 1
-    twice = {name for name, count in counts.items() if count > 1}
-    if not twice:
-        return
-    met: set[bytes] = set()
-    for i, name in subject.tensor_names():
-        if name in twice and name in met:
-            twice.discard(name)
-            yield duplicate_name.at(subject.name_span(i), got=counts[name], want=1, name=name)
-        met.add(name)
+    for i, name, count in subject.repeated(tensors=True):
+        yield duplicate_name.at(subject.name_span(i), got=count, want=1, name=name)
 
 
 @rule("G304", "empty-name", "tensor {index} has an empty name", clause="2.6", fix=Fix.UNSAFE, ambiguous=True)
-def empty_name(subject: Subject) -> Iterator[Finding]:
+def empty_name(subject: LintContext) -> Iterator[Finding]:
     """A tensor has no name.
 
     Why: llama.cpp and its relatives accept the tensor but cannot find it, so the number of tensors differs from
@@ -118,7 +107,7 @@ def empty_name(subject: Subject) -> Iterator[Finding]:
 
 @rule("G305", "name-control-character", "the name of tensor {index}, {name}, contains a character that is not printable",
       clause="2.6", fix=Fix.UNSAFE, cwe=158)  # fmt: skip
-def name_control_character(subject: Subject) -> Iterator[Finding]:
+def name_control_character(subject: LintContext) -> Iterator[Finding]:
     """A tensor's name contains NUL, another control character or an invisible mark.
 
     Why: C code compares names up to the first NUL. Control characters act on the terminal that prints the name. With
@@ -136,7 +125,7 @@ def name_control_character(subject: Subject) -> Iterator[Finding]:
 
 @rule("G306", "name-not-utf8", "the name of tensor {index}, {name}, is not valid UTF-8", clause="2.6",
       fix=Fix.UNSAFE, cwe=176, ambiguous=True)  # fmt: skip
-def name_not_utf8(subject: Subject) -> Iterator[Finding]:
+def name_not_utf8(subject: LintContext) -> Iterator[Finding]:
     """A tensor's name is not valid UTF-8.
 
     Why: strings in a GGUF file are UTF-8. Loaders written in C do not check this; others fail with an exception.
@@ -152,7 +141,7 @@ def name_not_utf8(subject: Subject) -> Iterator[Finding]:
 
 @rule("G307", "name-like-a-path", "tensor name {name} looks like a path", severity=WARNING, clause="2.6",
       cwe=22)  # fmt: skip
-def name_like_a_path(subject: Subject) -> Iterator[Finding]:
+def name_like_a_path(subject: LintContext) -> Iterator[Finding]:
     """A tensor's name looks like a path.
 
     Why: a tool that writes each tensor to a file with the tensor's name would write outside its folder.
@@ -167,7 +156,7 @@ def name_like_a_path(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G309", "no-dimensions", "tensor {name} has no dimensions", clause="2.6", fix=Fix.UNSAFE, ambiguous=True)
-def no_dimensions(subject: Subject) -> Iterator[Finding]:
+def no_dimensions(subject: LintContext) -> Iterator[Finding]:
     """A tensor has no dimensions.
 
     Why: upstream reads it as a single number; the BitNet fork asserts that there is at least one dimension, and ends
@@ -186,7 +175,7 @@ def no_dimensions(subject: Subject) -> Iterator[Finding]:
       fix=Fix.UNSAFE, cwe=369,
       provenance=("ggml-org/llama.cpp#26946", "llama.cpp tests/test-gguf.cpp TENSORS_ZERO_DIM"),
       ambiguous=True)  # fmt: skip
-def empty_dimension(subject: Subject) -> Iterator[Finding]:
+def empty_dimension(subject: LintContext) -> Iterator[Finding]:
     """A tensor has a dimension of 0.
 
     Why: upstream accepts it. The BitNet fork and ik_llama.cpp fail an assertion and end the process; other readers
@@ -205,7 +194,7 @@ def empty_dimension(subject: Subject) -> Iterator[Finding]:
 @rule("G311", "huge-dimension", "tensor {name} has a dimension of 2^63 or more: {got}", clause="2.6",
       cwe=190,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_SHAPE",), ambiguous=True, stops=DATA_MISSING)  # fmt: skip
-def huge_dimension(subject: Subject) -> Iterator[Finding]:
+def huge_dimension(subject: LintContext) -> Iterator[Finding]:
     """A tensor has a dimension that is negative as a signed number.
 
     Why: loaders store dimensions as signed 64-bit integers, in which this value is negative.
@@ -226,7 +215,7 @@ def huge_dimension(subject: Subject) -> Iterator[Finding]:
       provenance=("CVE-2026-33298", "ggml-org/llama.cpp#18674", "ggml-org/llama.cpp#25401",
                   "gpustack/gguf-parser-go#20", "zackshen/gguf#15",
                   "llama.cpp tests/test-gguf.cpp TENSORS_NE_TOO_BIG"), ambiguous=True, stops=DATA_MISSING)  # fmt: skip
-def too_many_elements(subject: Subject) -> Iterator[Finding]:
+def too_many_elements(subject: LintContext) -> Iterator[Finding]:
     """The product of a tensor's dimensions does not fit 63 bits.
 
     Why: in 64-bit integers the product wraps around to a small number, and the size check passes.
@@ -245,7 +234,7 @@ def too_many_elements(subject: Subject) -> Iterator[Finding]:
       provenance=("ggml-org/llama.cpp#19856", "llama.cpp tests/test-gguf.cpp TENSORS_BAD_TYPE"),
       ambiguous=True,
       stops=Stops("tensors", "the size of a tensor of this type cannot be known", "never a type"))  # fmt: skip
-def type_unknown(subject: Subject) -> Iterator[Finding]:
+def type_unknown(subject: LintContext) -> Iterator[Finding]:
     """A tensor has a type number that ggml does not define.
 
     Why: loaders use the number as an index of a table. Those that do not check it read beyond the table or divide by
@@ -274,7 +263,7 @@ def type_unknown(subject: Subject) -> Iterator[Finding]:
 
 @rule("G314", "type-retired", "tensor {name} has type {got}, {was}, which ggml has retired", clause="2.6",
       provenance=("ggml-org/llama.cpp#17105",), ambiguous=True)  # fmt: skip
-def type_retired(subject: Subject) -> Iterator[Finding]:
+def type_retired(subject: LintContext) -> Iterator[Finding]:
     """A tensor has a type number that ggml has retired.
 
     Why: the tables of loaders have an empty entry there, with block size 0. They refuse the tensor, since its size is
@@ -294,7 +283,7 @@ def type_retired(subject: Subject) -> Iterator[Finding]:
 
 
 @rule(faults.BLOCK_SPLIT, clause="2.6", provenance=("ggml-org/llama.cpp#17105",), ambiguous=True)
-def row_not_whole_blocks(subject: Subject) -> Iterator[Finding]:
+def row_not_whole_blocks(subject: LintContext) -> Iterator[Finding]:
     """A row is not a whole number of the type's blocks.
 
     Why: quantized types pack blocks of 32, 64, 128 or 256 elements along a row, and there are no partial blocks.
@@ -312,7 +301,7 @@ def row_not_whole_blocks(subject: Subject) -> Iterator[Finding]:
 
 @rule("G318", "number-collision", "tensor {name} has type {got}, read as {read} by its size{more}; others read {other}",
       severity=WARNING, clause="2.6", provenance=("microsoft/BitNet#620",))  # fmt: skip
-def number_collision(subject: Subject) -> Iterator[Finding]:
+def number_collision(subject: LintContext) -> Iterator[Finding]:
     """A tensor's type number means different types in different forks.
 
     Why: 39 is TL2 in BitNet files before May 2026 and MXFP4 elsewhere, 42 is TL2 in newer ones and Q2_0 elsewhere, 40
@@ -338,14 +327,9 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def with_i2s(subject: Subject) -> bool:
-    """files with I2_S tensors"""
-    return subject.has_i2s
-
-
 @rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer does not list in the tensor table",
       severity=WARNING, clause="2.6", fix=Fix.UNSAFE, when=with_i2s)  # fmt: skip
-def scale_companion(subject: Subject) -> Iterator[Finding]:
+def scale_companion(subject: LintContext) -> Iterator[Finding]:
     """A tensor's name ends in '_scale'.
 
     Why: BitNet's own Python writer does not list such tensors; it stores their bytes after the weights that they belong
@@ -363,7 +347,7 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
 
 @rule("G320", "tensor-count-short", "the header counts {got:tensor}, and more tensor infos follow: {more}; the first is "
       "{name}", clause="2.6", fix=Fix.UNSAFE, cwe=130, ambiguous=True)  # fmt: skip
-def tensor_count_short(subject: Subject) -> Iterator[Finding]:
+def tensor_count_short(subject: LintContext) -> Iterator[Finding]:
     """There are more tensor infos than the header counts.
 
     Why: readers expect the data section after the last counted info, so they look for every payload in the wrong place.
@@ -393,7 +377,7 @@ def _decoded(name: bytes) -> str | None:
 _OLD: Final = BY_NAME["Q2_0_G128"]
 
 
-def with_type_42(subject: Subject) -> bool:
+def with_type_42(subject: LintContext) -> bool:
     """files with tensors of type 42"""
     return _OLD.number in subject.type_numbers
 
@@ -403,7 +387,7 @@ def with_type_42(subject: Subject) -> bool:
       clause="2.6",
       when=with_type_42, command="i2s convert {path} OUT.gguf --to Q2_0",
       provenance=("PrismML-Eng/llama.cpp#167", "ggml-org/llama.cpp#25833", "ggml-org/llama.cpp#29058"))  # fmt: skip
-def groups_of_128(subject: Subject) -> Iterator[Finding]:
+def groups_of_128(subject: LintContext) -> Iterator[Finding]:
     """Tensors of type 42 are packed in groups of 128 weights.
 
     Why: PrismML used the number 42 for its Q2_0 before llama.cpp did, with one scale for 128 weights. llama.cpp has
@@ -428,7 +412,7 @@ def groups_of_128(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def with_second_numbers(subject: Subject) -> bool:
+def with_second_numbers(subject: LintContext) -> bool:
     """files with tensors whose type number single programs use for types of their own"""
     return not types.SECOND_NUMBERS.isdisjoint(subject.type_numbers)
 
@@ -437,7 +421,7 @@ def with_second_numbers(subject: Subject) -> bool:
       when=with_second_numbers,
       provenance=("ggml-org/llama.cpp#22836", "unixsysdev/llama-turboquant#6", "rlx-gguf 0.2.19", "oxibonsai-core 0.2.3",
                   "ruvllm 2.5.0"))  # fmt: skip
-def second_meaning(subject: Subject) -> Iterator[Finding]:
+def second_meaning(subject: LintContext) -> Iterator[Finding]:
     """The type number of tensors has the meaning of a single program.
 
     Why: programs take numbers that others use, or will use, for types of their own. The room of the tensors and their
@@ -467,7 +451,7 @@ def second_meaning(subject: Subject) -> Iterator[Finding]:
 
 
 @rule(faults.MEANING_UNDECIDED, clause="2.6", when=with_second_numbers, ambiguous=True)
-def meaning_undecided(subject: Subject) -> Iterator[Finding]:
+def meaning_undecided(subject: LintContext) -> Iterator[Finding]:
     """The type number of tensors may have several meanings, and nothing in the file decides between them.
 
     Why: small tensors have the room of several types, and a room may contradict what lies in it. Weights that are read
@@ -486,7 +470,7 @@ def meaning_undecided(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _count(subject: Subject, number: int) -> int:
+def _count(subject: LintContext, number: int) -> int:
     index = subject.file.index
     return sum(index.tensor(i).type == number for i in range(index.tensors))
 
@@ -496,7 +480,7 @@ _NOT_WEIGHTS: Final = {BY_NAME[name].number: name for name in types.NOT_WEIGHTS}
 _LOOKED_UP: Final = b".ffn_gate_tid2eid.weight"
 
 
-def with_other_numbers(subject: Subject) -> bool:
+def with_other_numbers(subject: LintContext) -> bool:
     """files with Q8_1, Q8_K, I8, I16, I32, I64 or F64 tensors"""
     return not subject.type_numbers.isdisjoint(_NOT_WEIGHTS)
 
@@ -504,7 +488,7 @@ def with_other_numbers(subject: Subject) -> bool:
 @rule("G415", "not-a-weight-type", "{name} is a matrix of {got}{more}: llama.cpp has no product with matrices of this type, "
       "and ends at the first token", clause="2.6",
       when=with_other_numbers, provenance=("llama.cpp ggml-cpu.c, type_traits_cpu",))  # fmt: skip
-def not_a_weight_type(subject: Subject) -> Iterator[Finding]:
+def not_a_weight_type(subject: LintContext) -> Iterator[Finding]:
     """A matrix of weights has a type that weights cannot have.
 
     Why: Q8_1 and Q8_K are types of activations in memory, and ggml multiplies by no matrix of integers or F64. llama.cpp
@@ -529,7 +513,7 @@ def not_a_weight_type(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _stop(subject: Subject) -> TrustedText:
+def _stop(subject: LintContext) -> TrustedText:
     """Return the error of a loader that assumes groups of 64, at the first tensor whose offset then differs."""
     index, step = subject.file.index, subject.effective_alignment
     expected = 0
@@ -597,7 +581,7 @@ raised(
 
 @rule("S103", "many-keys", "the file has {got:key-value}; more than {want} is unusual", severity=WARNING, clause="12.2",
       cwe=407)  # fmt: skip
-def many_keys(subject: Subject) -> Iterator[Finding]:
+def many_keys(subject: LintContext) -> Iterator[Finding]:
     """The file has an unusual number of key-values.
 
     Why: readers that compare keys pair by pair to find duplicates take minutes or hours: for 200,000 keys in 4 MB,
@@ -614,7 +598,7 @@ def many_keys(subject: Subject) -> Iterator[Finding]:
 
 @rule("S104", "many-tensors", "the file has {got:tensor}; more than {want} is unusual", severity=WARNING, clause="12.2",
       cwe=407)  # fmt: skip
-def many_tensors(subject: Subject) -> Iterator[Finding]:
+def many_tensors(subject: LintContext) -> Iterator[Finding]:
     """The file has an unusual number of tensors.
 
     Why: readers that compare names pair by pair to find duplicates take minutes or hours: for 100,000 tensors in 4 MB,
@@ -631,7 +615,7 @@ def many_tensors(subject: Subject) -> Iterator[Finding]:
 
 @rule("S105", "large-alignment", "general.alignment is {got}; more than {want} is unusual", severity=WARNING,
       clause="12.2", fix=Fix.UNSAFE)  # fmt: skip
-def large_alignment(subject: Subject) -> Iterator[Finding]:
+def large_alignment(subject: LintContext) -> Iterator[Finding]:
     """general.alignment is unusually large.
 
     Why: 32 is enough for every processor, and memory pages have 4 KiB to 64 KiB. A larger alignment only adds padding,

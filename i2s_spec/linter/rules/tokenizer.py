@@ -4,11 +4,11 @@ What chat templates do is examined in `rules.template`; here is only whether the
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from i2s_spec.codec.buffers import numbers
-from i2s_spec.errors import TrustedText
+from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import strings
 from i2s_spec.gguf.strings import Strings
 from i2s_spec.linter.analysis.architecture_view import (
@@ -22,47 +22,38 @@ from i2s_spec.linter.analysis.architecture_view import (
 from i2s_spec.linter.analysis.conditions import (
     byte_level_vocabularies,
     declared_models,
+    declared_or_known_models,
     known_models,
     usual_vocabularies,
     with_tokens,
 )
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_table
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.linter.rules.template import seen as texts_of
-from i2s_spec.linter.rules.template import with_templates
+from i2s_spec.linter.rules.template import read_texts, with_templates
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.keys import (
     DEFAULT_SPECIAL_TOKENS,
     EXPECTED,
+    MERGES,
     MERGING,
     NEWER_PRE_TOKENIZERS,
     PRE_TOKENIZERS,
     REQUIRED,
+    TOKENIZER_MODEL,
     TOKENIZERS,
-    Key,
+    TOKENS,
 )
 from i2s_spec.schema.types import I2_S
 
-_MODEL, _PRE, _TOKENS = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens"
-_TYPES, _EOS, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.ggml.eos_token_id", "tokenizer.chat_template"
-
-
-def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
-    """Yield the keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
-    for key in known.keys.declared.values():
-        if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
-            yield key
-
-
-def models_with_vocabularies(subject: Subject) -> bool:
-    """models of an architecture that llama.cpp has, or that is declared here"""
-    return declared_models(subject) or known_models(subject)
+_PRE, _TYPES, _TEMPLATE = "tokenizer.ggml.pre", "tokenizer.ggml.token_type", "tokenizer.chat_template"
+_BOS, _EOS, _EOT = (f"tokenizer.ggml.{token}_token_id" for token in ("bos", "eos", "eot"))
+_ADD_BOS, _ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"
 
 
 @rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
-      when=models_with_vocabularies)  # fmt: skip
-def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
+      when=declared_or_known_models)  # fmt: skip
+def tokenizer_key_missing(subject: LintContext) -> Iterator[Finding]:
     """A key that the tokenizer needs is missing.
 
     Why: loaders build the vocabulary first and refuse the file: 'key not found', 'cannot find tokenizer vocab', 'cannot
@@ -73,23 +64,17 @@ def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again with its tokenizer files in the same folder.
     """
     known = architecture_view(subject)
-    needed = [key.name for key in _of_need(known, REQUIRED)]
+    needed: Iterable[str] = (key.name for key in known.vocabulary_keys(REQUIRED))
     if not known.is_bitnet:
-        table = loader_table()
-        if known.tokenizer in table.without_tokens:
-            needed = [_MODEL]
-        elif known.tokenizer in table.with_merges:
-            needed = [*(name for name in needed if name != _MERGES), _MERGES]
-        if known.keys.value(_PRE) in table.pre_without_merges:
-            needed = [name for name in needed if name != _MERGES]
+        needed = loader_table().vocabulary_keys(known.tokenizer, known.keys.value(_PRE))
     for name in needed:
-        if name not in known.keys.places and known.tokenizer != "no_vocab":
+        if name not in known.keys.places:
             yield tokenizer_key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name))
 
 
 @rule("T002", "tokenizer-unknown", "tokenizer.ggml.model is {got}; loaders know {want}", clause="3.5",
-      fix=Fix.UNSAFE, when=models_with_vocabularies)  # fmt: skip
-def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+      fix=Fix.UNSAFE, when=declared_or_known_models)  # fmt: skip
+def tokenizer_unknown(subject: LintContext) -> Iterator[Finding]:
     """Loaders do not know the kind of tokenizer.
 
     Why: they refuse the file: 'unknown tokenizer'.
@@ -99,18 +84,18 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     Fix: write gpt2 for byte-level BPE or llama for SentencePiece; the tokens must have the form of that kind.
     """
     known = architecture_view(subject)
-    if known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
+    if known.keys.has(TOKENIZER_MODEL) and known.tokenizer not in TOKENIZERS:
         names = TOKENIZERS if known.is_bitnet else loader_table().tokenizers
         if known.tokenizer not in names:
-            yield tokenizer_unknown.at(
-                known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(names))
-            ).at_most(ceiling(subject))  # fmt: skip
+            span = known.keys.value_span(TOKENIZER_MODEL)
+            found = tokenizer_unknown.at(span, got=known.tokenizer, want=TrustedText(", ".join(names)))
+            yield found.at_most(ceiling(subject))
 
 
 @rule("T004", "tokenizer-array-length", "{key} has {got:element} for {want:token}", clause="3.5",
       fix=Fix.UNSAFE, cwe=125, when=with_tokens,
       provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
-def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
+def tokenizer_array_length(subject: LintContext) -> Iterator[Finding]:
     """The number of scores or types differs from the number of tokens.
 
     Why: loaders read one for each token through a pointer, without comparing the lengths. They read beyond the end of a
@@ -129,15 +114,10 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def default_id(tokenizer: str, name: str) -> int:
-    """Return the id that loaders use where the key of a special token is missing; -1 where they use none."""
-    return DEFAULT_SPECIAL_TOKENS.get(tokenizer, {}).get(name, -1)
-
-
 @rule("T008", "token-id-range", "{key} is {got}; the file lists {want:token}", severity=WARNING, clause="3.5",
       fix=Fix.UNSAFE, cwe=125, when=with_tokens,
       provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
-def token_id_range(subject: Subject) -> Iterator[Finding]:
+def token_id_range(subject: LintContext) -> Iterator[Finding]:
     """The id of a special token is beyond the vocabulary.
 
     Why: loaders of the BitNet family warn and keep a default, so that texts begin or end with another token. Programs
@@ -153,7 +133,7 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
     for name, number in DEFAULT_SPECIAL_TOKENS.get(known.tokenizer, {}).items():
         if name not in known.keys.places and known.tokens and number >= known.tokens:
             key = TrustedText(f"{name} is missing, and its default")
-            yield token_id_range.at(known.keys.value_span(_TOKENS), got=number, want=known.tokens, key=key)
+            yield token_id_range.at(known.keys.value_span(TOKENS), got=number, want=known.tokens, key=key)
     for name in known.keys.places:
         if name.startswith("tokenizer.") and name.endswith("_token_id"):
             value = known.keys.value(name)
@@ -163,35 +143,35 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
                 )
 
 
-def byte_level_models(subject: Subject) -> bool:
+def byte_level_models(subject: LintContext) -> bool:
     """models with a gpt2 vocabulary"""
     return declared_models(subject) and byte_level_vocabularies(subject)
 
 
-def models_with_merges(subject: Subject) -> bool:
+def models_with_merges(subject: LintContext) -> bool:
     """models whose vocabulary is made of merges"""
     known = architecture_view(subject)
-    if not known_models(subject) or known.tokenizer == "gpt2" or known.is_bitnet:
-        return known_models(subject) and known.tokenizer == "gpt2"
-    return known.tokenizer in loader_table().with_merges
+    if not known_models(subject):
+        return False
+    return known.tokenizer == "gpt2" or (not known.is_bitnet and known.tokenizer in loader_table().with_merges)
 
 
-def byte_level_i2s_models(subject: Subject) -> bool:
+def byte_level_i2s_models(subject: LintContext) -> bool:
     """models with a gpt2 vocabulary and I2_S tensors"""
     return byte_level_models(subject) and I2_S.number in subject.type_numbers
 
 
-def of_one_byte_level_model(subject: Subject) -> bool:
+def of_one_byte_level_model(subject: LintContext) -> bool:
     """models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary"""
     return byte_level_models(subject) and architecture_view(subject).model.one_model
 
 
-def sentencepiece_models(subject: Subject) -> bool:
+def sentencepiece_models(subject: LintContext) -> bool:
     """models with a llama vocabulary"""
     return declared_models(subject) and architecture_view(subject).tokenizer == "llama"
 
 
-def ending_with_turns(subject: Subject) -> bool:
+def ending_with_turns(subject: LintContext) -> bool:
     """models that end a text with the end of a turn"""
     known = architecture_view(subject)
     return known.is_declared and not known.model.embedding_model and _end_of_turn(known) is not None
@@ -208,7 +188,7 @@ def _end_of_turn(known: ArchitectureView) -> bytes | None:
 @rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: llama.cpp and its relatives take 'default' and warn",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=byte_level_models,
       provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
-def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
+def pre_tokenizer_missing(subject: LintContext) -> Iterator[Finding]:
     """The pre-tokenizer is missing, which defines how text is split before merges apply.
 
     Why: llama.cpp, bitnet.cpp and ik_llama.cpp take 'default' and warn that quality will be degraded: it splits numbers
@@ -226,7 +206,7 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
 
 @rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader of I2_S knows", clause="3.5",
       fix=Fix.UNSAFE, when=models_with_merges)  # fmt: skip
-def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+def pre_tokenizer_unknown(subject: LintContext) -> Iterator[Finding]:
     """No loader of I2_S knows the name of the pre-tokenizer.
 
     Why: loaders refuse the file: 'unknown pre-tokenizer type'. A name that is newer than this version of i2s is also
@@ -246,7 +226,7 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
 @rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",
       severity=WARNING, clause="3.5", when=byte_level_i2s_models,
       provenance=("ikawrakow/ik_llama.cpp#551", "microsoft/BitNet#622"))  # fmt: skip
-def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
+def pre_tokenizer_newer(subject: LintContext) -> Iterator[Finding]:
     """Only some loaders know the name of the pre-tokenizer.
 
     Why: the others refuse the file: 'unknown pre-tokenizer type'. BitNet's snapshot of May 2025 knows falcon_e; older
@@ -267,7 +247,7 @@ def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
 @rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, but tokenizer.chat_template is missing",
       severity=NOTE, clause="3.5", when=ending_with_turns,
       provenance=("ikawrakow/ik_llama.cpp#339",))  # fmt: skip
-def chat_template_missing(subject: Subject) -> Iterator[Finding]:
+def chat_template_missing(subject: LintContext) -> Iterator[Finding]:
     """A conversation model has no chat template.
 
     Why: front ends use a default template, and the model sees other markers than in training. The rule assumes that a
@@ -285,7 +265,7 @@ def chat_template_missing(subject: Subject) -> Iterator[Finding]:
 @rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, but the model was trained with a first token",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE,
       when=of_one_byte_level_model)  # fmt: skip
-def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
+def add_bos_unsaid(subject: LintContext) -> Iterator[Finding]:
     """The file does not state whether texts begin with a first token (BOS).
 
     Why: with a gpt2 vocabulary and without a pre-tokenizer of the llama3 family, loaders add no first token. 2B-4T was
@@ -296,16 +276,13 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
     Fix: write tokenizer.ggml.add_bos_token = true.
     """
     known = architecture_view(subject)
-    if (
-        "tokenizer.ggml.add_bos_token" not in known.keys.places
-        and known.keys.value("tokenizer.ggml.bos_token_id") is not None
-    ):
+    if _ADD_BOS not in known.keys.places and known.keys.value(_BOS) is not None:
         yield add_bos_unsaid.at(KEY_COUNT_SPAN)
 
 
 @rule("T016", "scores-missing", "{key} is missing in a SentencePiece vocabulary", severity=WARNING, clause="3.5",
       when=sentencepiece_models)  # fmt: skip
-def scores_missing(subject: Subject) -> Iterator[Finding]:
+def scores_missing(subject: LintContext) -> Iterator[Finding]:
     """The scores of a SentencePiece vocabulary are missing.
 
     Why: loaders take 0 for every token. The order in which pieces are joined is then lost, and text is split into other
@@ -316,22 +293,30 @@ def scores_missing(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again with its tokenizer.model in the same folder.
     """
     known = architecture_view(subject)
-    for key in _of_need(known, EXPECTED):
+    for key in known.vocabulary_keys(EXPECTED):
         if key.name not in known.keys.places and key.when:
             yield scores_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))
 
 
 # --- tokens and merges -----------------------------------------------------------------------------------------------
 
-_MERGES = "tokenizer.ggml.merges"
+#: The values that `tokenizer.ggml.token_type` may have: those of a plain token and of one that stands for a byte, and all.
+_NORMAL, _BYTE, _LEAST_TYPE, _MOST_TYPE = 1, 6, 0, 6
 
-#: The values that `tokenizer.ggml.token_type` may have, and its value for a token that stands for a byte.
-_LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
+
+def _types(known: ArchitectureView, start: int, count: int = 1) -> tuple[int, ...]:
+    """Return the types of some tokens, as far as the file has them."""
+    total = known.keys.count(_TYPES)
+    if total is None or known.file.fault is not None or start >= total:
+        return ()
+    place = known.keys.entry(_TYPES).value_start + 4 * start
+    data = known.file.source.read(place, 4 * min(count, total - start))
+    return tuple(numbers("i", data, known.file.byte_order))
 
 
 @rule("T003", "merge-form", "merges that are not two tokens joined by one space: {got}; the first is merge {index}, {text}",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
-def merge_form(subject: Subject) -> Iterator[Finding]:
+def merge_form(subject: LintContext) -> Iterator[Finding]:
     """A merge is not two tokens joined by one space.
 
     Why: loaders split a merge at the first space after its first character. If the parts are not two tokens, the merge
@@ -344,13 +329,12 @@ def merge_form(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     merges = known.merges if known.tokenizer == "gpt2" else None
     if merges is not None and merges.odd_pairs:
-        span = known.item_span(_MERGES, merges.first_odd_pair)
-        yield merge_form.at(
-            span, got=merges.odd_pairs, want=0, index=merges.first_odd_pair, text=known.item(span)
-        )  # fmt: skip
+        first = merges.first_odd_pair
+        span = known.item_span(MERGES, first)
+        yield merge_form.at(span, got=merges.odd_pairs, want=0, index=first, text=known.item(span))
 
 
-def with_token_types(subject: Subject) -> bool:
+def with_token_types(subject: LintContext) -> bool:
     """files with tokens"""
     known = architecture_view(subject)
     return known.keys.has(_TYPES) and known.file.fault is None
@@ -358,7 +342,7 @@ def with_token_types(subject: Subject) -> bool:
 
 @rule("T005", "token-type-value", "the type of token {index} is {got}; types are {want}", severity=WARNING, clause="3.5",
       when=with_token_types)  # fmt: skip
-def token_type_value(subject: Subject) -> Iterator[Finding]:
+def token_type_value(subject: LintContext) -> Iterator[Finding]:
     """A token has a type that does not exist.
 
     Why: loaders treat it as a token without a type, so a control token becomes text, or the model never produces a
@@ -369,22 +353,18 @@ def token_type_value(subject: Subject) -> Iterator[Finding]:
     Fix: write 1 for normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
     """
     known = architecture_view(subject)
-    i = known.keys.places[_TYPES]
-    entry = known.file.index.key(i)
-    start, count = entry.value_start, entry.count
+    i, entry = known.keys.places[_TYPES], known.keys.entry(_TYPES)
     big = known.file.byte_order == "big"
-    at = strings.first_outside(known.file.source, start, count, big, _LEAST_TYPE, _MOST_TYPE)
+    at = strings.first_outside(known.file.source, entry.value_start, entry.count, big, _LEAST_TYPE, _MOST_TYPE)
     if at >= 0:
-        span = known.keys.value_span(_TYPES)._replace(
-            start=start + 4 * at, stop=start + 4 * at + 4, path=f"key_values[{i}].value.items[{at}]"
-        )
-        value = int.from_bytes(known.file.source.read(span.start, 4), "big" if big else "little", signed=True)
-        yield token_type_value.at(span, got=value, want=TrustedText("0 to 6"), index=at)
+        start = entry.value_start + 4 * at
+        span = Span(start, start + 4, f"key_values[{i}].value.items[{at}]")
+        yield token_type_value.at(span, got=_types(known, at)[0], want=TrustedText("0 to 6"), index=at)
 
 
 @rule("T006", "token-twice", "tokens {first} and {second} are both {text}", clause="3.5",
       fix=Fix.UNSAFE, cwe=617, when=usual_vocabularies)  # fmt: skip
-def duplicate_token(subject: Subject) -> Iterator[Finding]:
+def duplicate_token(subject: LintContext) -> Iterator[Finding]:
     """Two tokens are the same text.
 
     Why: loaders build a map from text to token and compare its size with that of the list. If they differ, an assertion
@@ -398,7 +378,7 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
     seen = known.vocabulary
     if seen is not None and seen.same is not None:
         first, second = seen.same
-        span = known.item_span(_TOKENS, second)
+        span = known.item_span(TOKENS, second)
         yield duplicate_token.at(
             span,
             got=TrustedText(f"token {second:,}"),
@@ -411,7 +391,7 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
 
 @rule("T007", "empty-token", "empty tokens: {got}; the first is token {index}", severity=WARNING, clause="3.5",
       fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
-def empty_token(subject: Subject) -> Iterator[Finding]:
+def empty_token(subject: LintContext) -> Iterator[Finding]:
     """A token is an empty text.
 
     Why: some loaders replace it by a name such as [EMPTY_0] and warn; others loop forever.
@@ -423,13 +403,13 @@ def empty_token(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     seen = known.vocabulary
     if seen is not None and seen.empty:
-        span = known.item_span(_TOKENS, seen.first_empty)
+        span = known.item_span(TOKENS, seen.first_empty)
         yield empty_token.at(span, got=seen.empty, want=0, index=seen.first_empty)
 
 
 @rule("T012", "newline-token-missing", "no token is a newline, {want}", severity=WARNING, clause="3.5",
       when=usual_vocabularies)  # fmt: skip
-def newline_token_missing(subject: Subject) -> Iterator[Finding]:
+def newline_token_missing(subject: LintContext) -> Iterator[Finding]:
     """No token stands for a newline.
 
     Why: loaders look it up when they build the vocabulary. Without it they use the padding token, or stop.
@@ -444,12 +424,12 @@ def newline_token_missing(subject: Subject) -> Iterator[Finding]:
         newline = NEWLINES[known.tokenizer]
         if seen.found[known.sought.index(newline)] < 0:
             shown = "U+010A" if known.tokenizer == "gpt2" else "<0x0A>"
-            yield newline_token_missing.at(known.keys.value_span(_TOKENS), want=TrustedText(shown))
+            yield newline_token_missing.at(known.keys.value_span(TOKENS), want=TrustedText(shown))
 
 
 @rule("T014", "filler-tokens", "filler tokens in the vocabulary: {got}; the first is token {index}, {text}",
       severity=NOTE, clause="3.5", when=usual_vocabularies)  # fmt: skip
-def filler_tokens(subject: Subject) -> Iterator[Finding]:
+def filler_tokens(subject: LintContext) -> Iterator[Finding]:
     """The vocabulary contains filler tokens.
 
     Why: converters add filler tokens up to the number of rows of the embedding. This is right if the model has spare
@@ -462,11 +442,11 @@ def filler_tokens(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     seen = known.vocabulary
     if seen is not None and seen.numbered:
-        span = known.item_span(_TOKENS, seen.first_numbered)
+        span = known.item_span(TOKENS, seen.first_numbered)
         yield filler_tokens.at(span, got=seen.numbered, want=0, index=seen.first_numbered, text=known.item(span))
 
 
-def sentencepiece_vocabularies(subject: Subject) -> bool:
+def sentencepiece_vocabularies(subject: LintContext) -> bool:
     """files with a llama vocabulary"""
     return architecture_view(subject).tokenizer == "llama"
 
@@ -474,7 +454,7 @@ def sentencepiece_vocabularies(subject: Subject) -> bool:
 @rule("T017", "byte-token-form", "token {index}, {text}, has type byte but not the form <0xNN>", severity=WARNING,
       clause="3.5", fix=Fix.UNSAFE, cwe=20, when=sentencepiece_vocabularies,
       provenance=("ggml-org/llama.cpp#25969",))  # fmt: skip
-def byte_token_form(subject: Subject) -> Iterator[Finding]:
+def byte_token_form(subject: LintContext) -> Iterator[Finding]:
     """A token of type byte does not have the form of a byte.
 
     Why: loaders read two hexadecimal digits after '<0x' without checking them, so the result may not be a byte.
@@ -485,21 +465,14 @@ def byte_token_form(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     seen = known.vocabulary
-    if seen is None or not known.keys.has(_TYPES):
-        return
-    start, count = known.file.index.key(known.keys.places[_TYPES]).value_start, known.keys.count(_TYPES) or 0
-    order = known.file.byte_order
-    for index in seen.byte_forms:
-        if index < count and int.from_bytes(known.file.source.read(start + 4 * index, 4), order) == _BYTE:
-            span = known.item_span(_TOKENS, index)
+    for index in () if seen is None else seen.byte_forms:
+        if _types(known, index) == (_BYTE,):
+            span = known.item_span(TOKENS, index)
             yield byte_token_form.at(span, index=index, text=known.item(span))
 
 
 # --- special tokens, markers of templates, order of merges -----------------------------------------------------------
 # Only the beginning of the list of tokens is checked (`LOOKED_AT`): a mistake of a converter affects the whole list.
-
-_BOS, _EOS_NAMES = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"
-_NORMAL: Final = 1
 
 #: How many strings at the beginning of a list are examined, and from how many bytes they are read.
 LOOKED_AT: Final = 1024
@@ -519,35 +492,26 @@ _IN_MARKER: Final = range(2, 42)
 _MARKERS: Final = 48
 
 
-def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[bytes]:
-    """Return the first strings of an array; empty where too few of them contain the given bytes to be reported."""
-    if not known.keys.has(name) or known.file.fault is not None:
+def _first_tokens(known: ArchitectureView) -> list[bytes]:
+    """Return the first tokens; none where too few of them contain a blank to be reported."""
+    array = known.array(TOKENS)
+    if array is None:
         return []
-    entry, order = known.file.index.key(known.keys.places[name]), known.file.byte_order
-    data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
-    if having and data.count(having) < LEAST:
+    source, first, stop, count, _ = array
+    data = source.read(first, min(_BYTES, stop - first))
+    if data.count(b" ") < LEAST:
         return []
     found: list[bytes] = []
     at, room = 0, len(data) - 8
-    for _ in range(min(LOOKED_AT, entry.count)):
+    for _ in range(min(LOOKED_AT, count)):
         if at > room:
             break
         start = at + 8
-        at = start + int.from_bytes(data[at:start], order)
+        at = start + int.from_bytes(data[at:start], known.file.byte_order)
         if at > room + 8:
             break
         found.append(bytes(data[start:at]))
     return found
-
-
-def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
-    """Return the types of some tokens, as far as the file has them."""
-    total = known.keys.count(_TYPES)
-    if total is None or known.file.fault is not None or start >= total:
-        return ()
-    count = min(count, total - start)
-    place = known.file.index.key(known.keys.places[_TYPES]).value_start + 4 * start
-    return tuple(numbers("i", known.file.source.read(place, 4 * count), known.file.byte_order))
 
 
 def _count_of(known: ArchitectureView, wanted: int) -> int:
@@ -555,13 +519,19 @@ def _count_of(known: ArchitectureView, wanted: int) -> int:
     total = known.keys.count(_TYPES)
     if total is None or known.file.fault is not None:
         return 0
-    start, big = known.file.index.key(known.keys.places[_TYPES]).value_start, known.file.byte_order == "big"
+    start, big = known.keys.entry(_TYPES).value_start, known.file.byte_order == "big"
     return strings.count_equal(known.file.source, start, min(_COUNTED, total), big, wanted)
+
+
+def _named_token(known: ArchitectureView, key: str) -> int | None:
+    """Return the token that a key names by its id, if the file lists it."""
+    value = known.keys.value(key)
+    return value if isinstance(value, int) and known.tokens is not None and 0 <= value < known.tokens else None
 
 
 @rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
       when=with_tokens)  # fmt: skip
-def special_token_normal(subject: Subject) -> Iterator[Finding]:
+def special_token_normal(subject: LintContext) -> Iterator[Finding]:
     """A special token has the type normal.
 
     Why: a normal token is text: programs print it, and recognize it in the user's text. Either the end-of-text token is
@@ -572,19 +542,16 @@ def special_token_normal(subject: Subject) -> Iterator[Finding]:
     Fix: write the id of the token that ends a text, and 3 (control) as its type.
     """
     known = architecture_view(subject)
-    assert known.tokens is not None
-    if not known.has_usual_vocabulary:
-        return
-    for name in (_BOS, _EOS_NAMES, "tokenizer.ggml.eot_token_id"):
-        value = known.keys.value(name)
-        if isinstance(value, int) and 0 <= value < known.tokens and _types(known, value, 1) == (_NORMAL,):
-            text = known.item(known.item_span(_TOKENS, value))
-            yield special_token_normal.at(known.keys.value_span(name), got=value, key=TrustedText(name), text=text)
+    for name in (_BOS, _EOS, _EOT) if known.has_usual_vocabulary else ():
+        token = _named_token(known, name)
+        if token is not None and _types(known, token) == (_NORMAL,):
+            text = known.item(known.item_span(TOKENS, token))
+            yield special_token_normal.at(known.keys.value_span(name), got=token, key=TrustedText(name), text=text)
 
 
 @rule("T019", "special-tokens-exchanged", "{key} is token {got}, {text}, which {want} a text", severity=WARNING,
       clause="3.5", when=usual_vocabularies)  # fmt: skip
-def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
+def special_tokens_exchanged(subject: LintContext) -> Iterator[Finding]:
     """The token that begins texts and the token that ends them are exchanged.
 
     Why: programs put the first token before every text, and stop at the end token. If the two are exchanged, the model
@@ -598,25 +565,24 @@ def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
     found = known.vocabulary
     if found is None:
         return
-    wrong = {_BOS: (TEXT_ENDS, "ends"), _EOS_NAMES: (TEXT_BEGINS, "begins")}
-    for name, (texts, what) in wrong.items():
+    bos, eos = known.keys.value(_BOS), known.keys.value(_EOS)
+    for name, value, texts, what in ((_BOS, bos, TEXT_ENDS, "ends"), (_EOS, eos, TEXT_BEGINS, "begins")):
         places = {found.found[known.sought.index(text)]: text for text in texts}
-        value, other = known.keys.value(name), known.keys.value(_EOS_NAMES if name == _BOS else _BOS)
-        if isinstance(value, int) and value in places and value != other:  # one token for both is usual
+        if isinstance(value, int) and value in places and bos != eos:  # one token for both is usual
             yield special_tokens_exchanged.at(
                 known.keys.value_span(name), got=value, want=TrustedText(what), key=TrustedText(name), text=places[value]
             )  # fmt: skip
             return
 
 
-def with_markers(subject: Subject) -> bool:
+def with_markers(subject: LintContext) -> bool:
     """files with a chat template and markers among their tokens"""
     return with_templates(subject) and usual_vocabularies(subject) and architecture_view(subject).vocabulary is not None
 
 
 @rule("T020", "template-marker-missing", "{key} has {got}, which is not a token (markers without a token: {count})",
       severity=WARNING, clause="3.5", when=with_markers)  # fmt: skip
-def template_marker_missing(subject: Subject) -> Iterator[Finding]:
+def template_marker_missing(subject: LintContext) -> Iterator[Finding]:
     """A chat template has markers that are not in the vocabulary.
 
     Why: the marker is then split into pieces of ordinary text, which the model never saw around a turn in training.
@@ -627,7 +593,7 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
     Fix: take the template and the tokenizer from the same model.
     """
     known = architecture_view(subject)
-    templates = [text for text in texts_of(subject).texts if text.is_template]
+    templates = [text for text in read_texts(subject).texts if text.is_template]
     seen = known.vocabulary
     assert seen is not None
     for text in templates:
@@ -661,23 +627,24 @@ def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tup
     """Return the token id of each marker, or -1; the tokens are read again only where there are more than were kept."""
     if seen.markers == len(seen.marked):
         return tuple(seen.marked.get(marker, -1) for marker in markers)
-    entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
-    return strings.examine(known.file.source, entry.value_start, entry.stop, entry.count, big, markers, 0).found
+    array = known.array(TOKENS)
+    assert array is not None
+    return strings.examine(*array, markers, 0).found
 
 
 #: From this share on, results that no applicable merge makes are reported: 3 of 236,339 in Gemma 4's vocabulary.
 UNMADE: Final = 0.001
 
 
-def with_merges(subject: Subject) -> bool:
+def with_merges(subject: LintContext) -> bool:
     """files with merges that loaders use"""
     known = architecture_view(subject)
-    return known.tokenizer in MERGING and known.keys.has(_MERGES)
+    return known.tokenizer in MERGING and known.keys.has(MERGES)
 
 
 @rule("T021", "merge-order", "{got} of {want:result} of merges cannot be made, since no merge before makes their parts; the "
       "first is merge {index}, {text}", severity=WARNING, clause="3.5", when=with_merges)  # fmt: skip
-def merge_order(subject: Subject) -> Iterator[Finding]:
+def merge_order(subject: LintContext) -> Iterator[Finding]:
     """Merges are not in the order in which they were learned, or some are missing.
 
     Why: a merge applies to existing parts: single characters, or results of earlier merges. In another order or with
@@ -693,15 +660,14 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
     if seen is None or form is None or (form.odd_pairs and seen.unmade < LEAST):
         return  # T003 reports merges of a wrong form, without which others have no parts
     if seen.unmade > UNMADE * seen.results:
-        span = known.item_span(_MERGES, seen.first_unmade)
-        yield merge_order.at(
-            span, got=seen.unmade, want=seen.results, index=seen.first_unmade, text=known.item(span)
-        )  # fmt: skip
+        first = seen.first_unmade
+        span = known.item_span(MERGES, first)
+        yield merge_order.at(span, got=seen.unmade, want=seen.results, index=first, text=known.item(span))
 
 
 @rule("T022", "merges-missing", "the file has {got:merge} for {want:token that needs|tokens that need} one",
       severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
-def merges_missing(subject: Subject) -> Iterator[Finding]:
+def merges_missing(subject: LintContext) -> Iterator[Finding]:
     """The file has far fewer merges than tokens that need one.
 
     Why: in a byte-level vocabulary, each token that is neither a byte nor special is the result of a merge. Tokens
@@ -712,18 +678,18 @@ def merges_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write all merges, in the order of tokenizer.json or merges.txt.
     """
     known = architecture_view(subject)
-    merges, seen = known.keys.count(_MERGES), known.vocabulary
+    merges, seen = known.keys.count(MERGES), known.vocabulary
     if merges is None or seen is None or known.keys.count(_TYPES) != known.tokens:
         return
     normal = _count_of(known, _NORMAL)
     wanted = normal - BYTES - seen.numbered
     if wanted >= LEAST and merges < MERGES_FOR_TOKENS * wanted:
-        yield merges_missing.at(known.keys.value_span(_MERGES), got=merges, want=wanted)
+        yield merges_missing.at(known.keys.value_span(MERGES), got=merges, want=wanted)
 
 
 @rule("T023", "blank-in-token", "tokens with a blank among the first {want}: {got}; the first is token {index}, {text}",
       severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
-def blank_in_token(subject: Subject) -> Iterator[Finding]:
+def blank_in_token(subject: LintContext) -> Iterator[Finding]:
     """Tokens of a byte-level vocabulary contain plain blanks instead of U+0120.
 
     Why: byte-level vocabularies represent each byte by a printable character, and a blank by U+0120. A plain blank does
@@ -734,26 +700,25 @@ def blank_in_token(subject: Subject) -> Iterator[Finding]:
     Fix: convert the tokenizer again, from its own files.
     """
     known = architecture_view(subject)
-    tokens = _first(known, _TOKENS, having=b" ")
+    tokens = _first_tokens(known)
     types = _types(known, 0, len(tokens)) or (_NORMAL,) * len(tokens)
     wrong = [
         at for at, (token, kind) in enumerate(zip(tokens, types, strict=False)) if kind == _NORMAL and b" " in token
     ]
     if len(wrong) >= LEAST:
-        span = known.item_span(_TOKENS, wrong[0])
+        span = known.item_span(TOKENS, wrong[0])
         yield blank_in_token.at(span, got=len(wrong), want=len(tokens), index=wrong[0], text=known.item(span))
 
 
 # --- the ends of texts and turns -------------------------------------------------------------------------------------
 
-_ADD_BOS, _ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"
 #: The value of pooling_type with which a text is represented by its last token.
 _LAST_TOKEN: Final = 3
 #: A template whose first output is the first token of texts, perhaps in an expression with blanks cut off.
 _BOS_FIRST: Final = re.compile(rb"\s*\{\{-?\s*bos_token\b")
 
 
-def pooled_by_last_token(subject: Subject) -> bool:
+def pooled_by_last_token(subject: LintContext) -> bool:
     """embedding models that are represented by their last token"""
     pooling = architecture_view(subject).keys.of_prefix("pooling_type")
     return pooling is not None and pooling[0] == _LAST_TOKEN and with_tokens(subject)
@@ -762,7 +727,7 @@ def pooled_by_last_token(subject: Subject) -> bool:
 @rule("T024", "add-eos-unsaid", "pooling_type is 3, the last token, and tokenizer.ggml.add_eos_token is {got}: the text's "
       "own last token represents it", severity=WARNING, clause="3.6", when=pooled_by_last_token,
       provenance=("ggml-org/llama.cpp#14280",))  # fmt: skip
-def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
+def add_eos_unsaid(subject: LintContext) -> Iterator[Finding]:
     """A text is represented by its last token, and programs do not add the one of the training.
 
     Why: models that are pooled by the last token were trained with an end token after each text. Without the key, loaders
@@ -784,7 +749,7 @@ def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
 @rule("T025", "eos-ends-no-turn", "the template ends turns with {turn}, but {key} is token {got}, {text}, and no "
       "eot_token_id names the other", severity=NOTE, clause="3.5", when=with_markers,
       provenance=("unslothai/unsloth#468", "hiyouga/LlamaFactory#7454"))  # fmt: skip
-def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
+def eos_ends_no_turn(subject: LintContext) -> Iterator[Finding]:
     """The token that ends a text is not the one with which the chat template ends a turn.
 
     Why: programs stop at eos_token_id, and at eot_token_id where it is given. llama.cpp also finds the usual tokens by
@@ -796,14 +761,12 @@ def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
     Fix: write the token that ends a turn as tokenizer.ggml.eot_token_id, or as eos_token_id.
     """
     known = architecture_view(subject)
-    seen, eos = known.vocabulary, known.keys.value(_EOS)
-    stated = any(name in known.keys.places for name in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"))
-    if seen is None or not isinstance(eos, int) or known.tokens is None or not 0 <= eos < known.tokens or stated:
+    seen, eos = known.vocabulary, _named_token(known, _EOS)
+    stated = any(name in known.keys.places for name in (_EOT, "tokenizer.ggml.eom_token_id"))
+    if seen is None or eos is None or stated or (known.architecture is not None and known.architecture.one_model):
         return
-    if known.architecture is not None and known.architecture.one_model:
-        return
-    text = known.item(known.item_span(_TOKENS, eos))
-    for template in (each for each in texts_of(subject).texts if each.is_template):
+    text = known.item(known.item_span(TOKENS, eos))
+    for template in (each for each in read_texts(subject).texts if each.is_template):
         if b"eos_token" in template.data or not text or text in template.data or text in TEXT_BEGINS:  # T019
             continue
         ends = [end for end in TURN_ENDS if end in template.data and seen.found[known.sought.index(end)] >= 0]
@@ -813,14 +776,14 @@ def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
             return
 
 
-def with_templates_and_tokens(subject: Subject) -> bool:
+def with_templates_and_tokens(subject: LintContext) -> bool:
     """files with a chat template and tokens"""
     return with_templates(subject) and with_tokens(subject)
 
 
 @rule("T026", "bos-twice", "{key} begins with bos_token, and tokenizer.ggml.add_bos_token is true: a program that does both "
       "puts two before a conversation", severity=NOTE, clause="3.5", when=with_templates_and_tokens)  # fmt: skip
-def bos_twice(subject: Subject) -> Iterator[Finding]:
+def bos_twice(subject: LintContext) -> Iterator[Finding]:
     """Both the chat template and the tokenizer put the first token (BOS) before a conversation.
 
     Why: a program that renders the template and then tokenizes the text as usual gives the model two first tokens, which
@@ -833,11 +796,9 @@ def bos_twice(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if known.keys.value(_ADD_BOS) is not True:
         return
-    bos = known.keys.value(_BOS)
-    text = b""
-    if isinstance(bos, int) and known.tokens is not None and 0 <= bos < known.tokens:
-        text = known.item(known.item_span(_TOKENS, bos))
-    for template in (each for each in texts_of(subject).texts if each.is_template):
+    bos = _named_token(known, _BOS)
+    text = known.item(known.item_span(TOKENS, bos)) if bos is not None else b""
+    for template in (each for each in read_texts(subject).texts if each.is_template):
         found = _BOS_FIRST.match(template.data) or (
             re.match(rb"\s*" + re.escape(text), template.data) if text else None
         )
@@ -846,7 +807,7 @@ def bos_twice(subject: Subject) -> Iterator[Finding]:
             return
 
 
-def with_empty_template(subject: Subject) -> bool:
+def with_empty_template(subject: LintContext) -> bool:
     """files with an empty chat template"""
     value = architecture_view(subject).keys.value(_TEMPLATE)
     return isinstance(value, str) and not value.strip()
@@ -854,7 +815,7 @@ def with_empty_template(subject: Subject) -> bool:
 
 @rule("T027", "chat-template-empty", "tokenizer.chat_template is empty", severity=WARNING, clause="3.5",
       when=with_empty_template)  # fmt: skip
-def chat_template_empty(subject: Subject) -> Iterator[Finding]:
+def chat_template_empty(subject: LintContext) -> Iterator[Finding]:
     """The chat template is an empty text.
 
     Why: some programs take a default template in its place, as they do where the key is missing, and others render every

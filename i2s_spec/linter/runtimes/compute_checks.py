@@ -11,23 +11,21 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies, scales_not_finite
 from i2s_spec.linter.runtimes import evidence
 from i2s_spec.linter.runtimes.records import Reason
+from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.runtimes import Runtime
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.context import Subject
-
-#: Tensors that are compared with limits: no model has more.
-MOST_TENSORS: Final = 65_536
+    from i2s_spec.linter.analysis.context import LintContext
 
 #: The activation that a graph applies, in words.
 _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 
 
-def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
-    """What an engine computes wrongly, correctly only on some machines, or correctly according to runs; that it was not
+def reasons(subject: LintContext, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
+    """Yield what an engine computes wrongly, only on some machines, or correctly according to runs; that it was not
     tried, if there is no run."""
     found = evidence.form(subject)
     if runtime.i2s == "converts" and subject.has_i2s:
@@ -54,11 +52,11 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
         yield shown._replace(effect="doubt") if failed else shown  # what fails is the converted file
 
 
-def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Sizes that the kernels of a type, or the memory of a device, do not take."""
+def _limits(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield sizes that the kernels of a type, or the memory of a device, do not take."""
     index = subject.file.index
     for each in runtime.limits:
-        for i in range(min(index.tensors, MOST_TENSORS)):
+        for i in range(min(index.tensors, limits.MANY_TENSORS)):
             info = index.tensor(i)
             kind = subject.file.tensors.common_type(info.type)
             name = runtime.converted if kind is I2_S and runtime.i2s == "converts" else kind.name if kind else ""
@@ -75,7 +73,7 @@ def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
                 break
 
 
-def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def _activation(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """Yield the activation of the feed-forward network, which files rarely state."""
     own = architecture.activation
     key = f"{architecture.prefix}.hidden_activation"
@@ -93,8 +91,8 @@ def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) 
         yield Reason(text, runtime.source, "wrong")
 
 
-def _scales(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What an engine does with scales beside weights, as far as its source was read."""
+def _scales(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+    """Yield what an engine does with scales beside weights, as far as its source was read."""
     index = subject.file.index
     names = [name for i in range(index.tensors) if (name := index.tensor(i).name).endswith(b"scale")]
     ignored = "scales-ignored-" + architecture.prefix
@@ -109,7 +107,7 @@ def _scales(subject: Subject, runtime: Runtime, architecture: Architecture) -> I
 
 
 def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
-    """Which machines read the layout of the file."""
+    """Yield the machines that read the layout of the file as another one."""
     layout = dialect.layout.name
     if dialect.code_map != CANONICAL.code_map:
         yield Reason(
@@ -133,8 +131,8 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
             yield Reason(stated_text, fact.source if fact is not None else runtime.source, effect)
 
 
-def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Rows that do not consist of whole blocks, and rows that are long."""
+def _shapes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield rows that do not consist of whole blocks, and rows that are long."""
     wide = runtime.fact("int16")
     if wide is not None:
         for i, ne in subject.i2s():
@@ -164,8 +162,8 @@ def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
                 return
 
 
-def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Tensors whose extent differs from their size: their bytes are not where a reader expects them."""
+def _sizes(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield tensors whose extent differs from their size: their bytes are not where a reader expects them."""
     for extent in subject.extents:
         placement = extent.placement
         if placement.number != I2_S.number or placement.size is None:
@@ -182,8 +180,8 @@ def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             return
 
 
-def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Codes and scales, if payloads are read anyway."""
+def _values(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield odd codes and scales, if payloads are read anyway."""
     for tensor in subject.survey or ():
         name = quote(tensor.name, 64)
         if not isfinite(tensor.scale):
@@ -201,8 +199,8 @@ def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             return
 
 
-def _not_finite(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Floats, and scales of blocks, that are infinite or NaN, if payloads are read anyway."""
+def _not_finite(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield floats, and scales of blocks, that are infinite or NaN, if payloads are read anyway."""
     if subject.survey is None:
         return
     odd = [(found.other.name, "scales", found.span) for found in islice(scales_not_finite(subject), 1)]
@@ -214,8 +212,8 @@ def _not_finite(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield Reason(text, runtime.source, "wrong", span)
 
 
-def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """How text is split: another split gives other tokens than those that the weights were trained with."""
+def _vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield how text is split: another split gives other tokens than those that the weights were trained with."""
     metadata = subject.file.metadata
     first, pre = runtime.fact("first-token"), metadata.get("tokenizer.ggml.pre")
     if (

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.recipes import CHAT_TEMPLATE
 from i2s_spec.gguf.reader import File
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.runtimes import devices, evidence
 from i2s_spec.linter.runtimes.forms import FileForm
 from i2s_spec.linter.runtimes.records import RunRecord
@@ -105,7 +106,7 @@ class UsefulConversion(NamedTuple):
 
 
 def _of_group(each: ProgramAfter, titles: Sequence[str]) -> str:
-    """What programs with one result do, as a part of a sentence."""
+    """Return what programs with one result do, as a part of a sentence."""
     names, s = ", ".join(titles), "" if len(titles) > 1 else "s"
     where = {"": "", "CPU": " on the CPU", "CUDA": " on the GPU with CUDA"}[each.device]
     after = f"{where}{f', with {each.option}' if each.option else ''}{f', {each.condition}' if each.condition else ''}"
@@ -201,13 +202,13 @@ def _first(copies: _Copies, runtime: Runtime, order: Iterable[str]) -> Iterator[
 
 
 def _condition(verdict: Verdict) -> str:
-    """What must hold for a verdict that depends on what a file does not state."""
+    """Return the condition of a verdict that depends on what a file does not state."""
     first = verdict.reasons[0].text
     return first.removeprefix("expected, ").partition(":")[0] if first.startswith("expected, if ") else ""
 
 
 def remarks(file: File, now: Sequence[Verdict], found: Sequence[UsefulConversion]) -> tuple[str, ...]:
-    """What else to know before a file is given to a program, in sentences: that no conversion makes one that llama.cpp
+    """Return further remarks on a file that is given to a program: that no conversion makes one that llama.cpp
     computes correctly, because it applies another activation; and which programs take its chat template for another.
 
     :param now: the verdicts on the file, :param found: the conversions that help
@@ -216,7 +217,7 @@ def remarks(file: File, now: Sequence[Verdict], found: Sequence[UsefulConversion
 
 
 def _templates(file: File) -> Iterator[str]:
-    """Programs that replace the chat template of BitNet-2B-4T."""
+    """Yield programs that replace the chat template of BitNet-2B-4T."""
     key = b"tokenizer.chat_template"
     if file.fault is not None or not file.index.keys_named((key,)) or file.metadata.get(key.decode()) != CHAT_TEMPLATE:
         return
@@ -228,7 +229,7 @@ def _templates(file: File) -> Iterator[str]:
 
 
 def _obstacles(file: File, now: Sequence[Verdict], found: Sequence[UsefulConversion]) -> tuple[str, ...]:
-    """Why no conversion makes a file that llama.cpp computes correctly, if its graph is the reason."""
+    """Return the reasons why no conversion makes a file that llama.cpp computes correctly, if its graph is the reason."""
     named = file.metadata.get("general.architecture") if file.fault is None else None
     own = declared_architecture(named, file.metadata, file.tensors) if isinstance(named, str) else None
     if own is None or (own.activation != "relu2" and not own.takes_activation):
@@ -267,8 +268,8 @@ class _Copies:
     def __init__(self, file: File, tensors: list[int]) -> None:
         self.file = file
         self.tensors = tensors
-        self.subject = Subject(file)
-        self._subjects: dict[str, Subject] = {}
+        self.subject = LintContext(file)
+        self._subjects: dict[str, LintContext] = {}
         self._verdicts: dict[str, dict[str, Verdict]] = {}
 
     def fits(self, name: str) -> bool:
@@ -297,10 +298,10 @@ class _Copies:
         data = self.file.source.read((self.file.data_start or 0) + info.offset, length)
         return len({data[at + scale.offset : at + scale.offset + scale.nbytes] for at in range(0, length, step)}) <= 1
 
-    def of(self, name: str) -> Subject:
+    def of(self, name: str) -> LintContext:
         """Return the copy in a type."""
         if name not in self._subjects:
-            self._subjects[name] = Subject(File(_HeaderCopy(self.file, self.tensors, name)))
+            self._subjects[name] = LintContext(File(_HeaderCopy(self.file, self.tensors, name)))
         return self._subjects[name]
 
     def verdicts(self, name: str) -> Mapping[str, Verdict]:
@@ -355,22 +356,20 @@ _GRAPH_KEYS: Final = ("rope.scaling.type", "rope.scaling.factor", "rope.freq_bas
 
 
 def cautions(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """What programs that load a new file are known to do wrongly with it, in sentences, most important first.
+    """Return what programs that load a new file are known to do wrongly, in sentences, most important first.
 
     :param path: of the file
     """
-    from i2s_spec.gguf.reader import open as open_file
-
     with open_file(path) as file:
         if file.fault is not None:
             return ()
-        subject = Subject(file)
+        subject = LintContext(file)
         found = [*_unread_keys(file), *_of_runs(subject)]
     return tuple(dict.fromkeys(found))
 
 
 def _unread_keys(file: File) -> Iterator[str]:
-    """Keys of the graph that llama.cpp's loader does not read for the architecture."""
+    """Yield keys of the graph that llama.cpp's loader does not read for the architecture."""
     named = file.metadata.get("general.architecture")
     reads = table().architecture(named) if isinstance(named, str) else None
     if reads is None:
@@ -387,8 +386,8 @@ def _unread_keys(file: File) -> Iterator[str]:
 _KINDS_OF_FEATURES: Final = ("rotary scaling ", "rotary factors", "a window of attention")
 
 
-def _of_runs(subject: Subject) -> Iterator[str]:
-    """What runs and the limits of kernels say of programs that load the types of the file."""
+def _of_runs(subject: LintContext) -> Iterator[str]:
+    """Yield what runs and the limits of kernels show of programs that load the types of the file."""
     form = evidence.form(subject)
     kinds = [kind for kind in _KINDS_OF_FEATURES if any(each.startswith(kind) for each in form.features)]
     for verdict in verdicts(subject):

@@ -40,7 +40,7 @@ def _rows() -> dict[str, dict[str, Any]]:
 
 
 def columns(form: FileForm, loads: str, computes: str) -> tuple[tuple[str, str], ...]:
-    """Device and what the runtime does there: pairs for a processor and for CUDA; empty unless it loads or refuses the file.
+    """Return pairs of a device, CPU or CUDA, and what the runtime does there; empty unless it loads or refuses the file.
 
     :param loads: the verdict on loading, :param computes: that on computing, both on a processor
     """
@@ -60,7 +60,7 @@ def columns(form: FileForm, loads: str, computes: str) -> tuple[tuple[str, str],
 
 
 def advice(form: FileForm, runtime: Runtime) -> Iterator[Reason]:
-    """What a user of a device should know."""
+    """Yield what a user of a device should know."""
     row = next((_rows()[each] for each in sorted(form.matrices) if each in _rows()), None)
     if row is None or form.architecture not in row["architectures"]:
         return
@@ -98,7 +98,7 @@ class WeightPlaces(NamedTuple):
 
 
 def weight_places(file: File, tensors: Sequence[Tensor]) -> WeightPlaces | None:
-    """Where llama.cpp with CUDA puts the weights of a file; None if no recorded run shows it.
+    """Return where llama.cpp with CUDA puts the weights of a file; None if no recorded run shows it.
 
     :param tensors: all of the model, each of a known size
     """

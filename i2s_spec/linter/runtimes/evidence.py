@@ -18,14 +18,14 @@ from i2s_spec.linter.runtimes.records import RUN_PREFIX, Reason, RunRecord, prin
 from i2s_spec.schema.runtimes import LOOKED_UP
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
     from i2s_spec.schema.runtimes import Runtime
 
 FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 
 
 @analysis
-def form(subject: Subject) -> FileForm:
+def form(subject: LintContext) -> FileForm:
     """Return the form of the file."""
     return form_of(subject.file)
 
@@ -39,7 +39,7 @@ def runs_of(runtime: Runtime) -> list[RunRecord]:
 
 
 def runs_of_form(runtime: Runtime, wanted: FileForm) -> list[Reason]:
-    """What runs show about files of a form; empty if they show nothing."""
+    """Return what runs show about files of a form; empty if they show nothing."""
     if not wanted.matrices:
         return []
     runs = [run for run in runs_of(runtime) if run.file.form.architecture == wanted.architecture and run.result]
@@ -102,7 +102,7 @@ def _words(cause: str) -> str:
 
 
 def _by_parts(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
-    """Good runs that together have each attribute of the form, and each at most one feature more than all have."""
+    """Look for good runs that together have each attribute of the form, each at most one feature more than all have."""
     right = [run for run in runs if run.result == "right" and run.file.form.features <= wanted.features]
     if not right:
         return None
@@ -137,12 +137,12 @@ def _by_architecture(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
 # anything.
 
 
-def was_examined(subject: Subject) -> bool:
+def was_examined(subject: LintContext) -> bool:
     """Whether runtimes were examined for the architecture of a file; an undeclared one is only looked at by its types."""
     return subject.declared is None or subject.declared.prefix in LOOKED_UP
 
 
-def says_something(source: str, subject: Subject) -> bool:
+def says_something(source: str, subject: LintContext) -> bool:
     """Whether a citation says something about a file: a run does if it was of such an architecture, or this was examined."""
     if not source.startswith(RUN_PREFIX) or was_examined(subject):
         return True
@@ -150,15 +150,13 @@ def says_something(source: str, subject: Subject) -> bool:
     return run.file.form.architecture == form(subject).architecture
 
 
-def _types(subject: Subject) -> frozenset[str]:
+def _types(subject: LintContext) -> frozenset[str]:
     """Return the names of the types of a file's tensors; an unknown number is its own name."""
-    tensors, index = subject.file.tensors, subject.file.index
-    numbers = {index.tensor(i).type for i in range(index.tensors)}
-    kinds = {number: tensors.common_type(number) for number in numbers}
+    kinds = {number: subject.file.tensors.common_type(number) for number in subject.type_numbers}
     return frozenset(str(number) if kind is None else kind.name for number, kind in kinds.items())
 
 
-def refused_type(runtime: Runtime, subject: Subject, name: str) -> RunRecord | None:
+def refused_type(runtime: Runtime, subject: LintContext, name: str) -> RunRecord | None:
     """Return a run that shows that a runtime refuses a type of tensors: it loads the same architecture in floats."""
     own = form(subject).architecture
     runs = [run for run in runs_of(runtime) if was_examined(subject) or run.file.form.architecture == own]
@@ -183,8 +181,8 @@ def _refused_architecture(runtime: Runtime, name: str) -> RunRecord | None:
     return None
 
 
-def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """What runs show about a file; that it was not tried, if they show nothing."""
+def reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield what runs show about a file; that it was not tried, if they show nothing."""
     fault = subject.file.fault
     if fault is not None:
         yield Reason(f"not tried: a header with a fault ({fault.code})", "", "unknown", fault.span)
@@ -218,16 +216,16 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             yield Reason("not tried: what it computes", "", "doubt")
 
 
-def not_tried(subject: Subject, engine: bool) -> Reason:
-    """That nobody tried such a file, with its types, and with its architecture if that matters."""
+def not_tried(subject: LintContext, engine: bool) -> Reason:
+    """Return the reason that nobody tried such a file, with its types, and with its architecture if that matters."""
     words = ", ".join(sorted(_types(subject))) or "a file without tensors"
     known = not engine and was_examined(subject)
     more = "" if known else f" in a model of architecture {quote(subject.architecture, 64)}"
     return Reason(f"not tried: {words}{more}", "", "unknown")
 
 
-def not_computed(subject: Subject) -> Reason:
-    """That nobody compared what a program computes for such a file."""
+def not_computed(subject: LintContext) -> Reason:
+    """Return the reason that nobody compared what a program computes for such a file."""
     found = form(subject)
     kinds = ", ".join(sorted(found.matrices)) or "a file without matrices"
     features = f" and {', '.join(sorted(found.features))}" if found.features else ""

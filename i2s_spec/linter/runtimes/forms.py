@@ -20,13 +20,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import quote
 from i2s_spec.gguf.tensor import FLOATS
+from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-
-#: Tensors that are looked at: no model has more.
-_MOST: Final = 65_536
 
 #: How attributes begin that are types and sizes; all others are features.
 _PLAIN: Final = ("matrices of ", "a table of ", "a head of ")
@@ -94,7 +92,7 @@ def form_of(file: File) -> FileForm:
     architecture = name if isinstance(name, str) else ""
     found: set[str] = set()
     seen: set[bytes] = set()
-    for i in range(min(index.tensors, _MOST)):
+    for i in range(min(index.tensors, limits.MANY_TENSORS)):
         info = index.tensor(i)
         kind = tensors.common_type(info.type)
         type_name = kind.name if kind is not None else str(info.type)

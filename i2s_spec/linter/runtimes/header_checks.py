@@ -24,7 +24,7 @@ from i2s_spec.schema.runtimes import RETIRED_SLOTS, Container, Runtime
 from i2s_spec.schema.types import READINGS, TensorType, padded
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
 
 #: Every reader accepts arrays, texts and dimensions up to this length.
 _LONG: Final = 1_000_000
@@ -33,7 +33,7 @@ _LONG: Final = 1_000_000
 class Headers:
     """The header of one file as each reader sees it; readers with the same policy share one walk."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: LintContext) -> None:
         self._subject = subject
         self._walks: dict[Container, Header] = {}
         self._indexed: Header | None = None
@@ -58,7 +58,7 @@ class Headers:
         return self._walks[policy]
 
 
-def reasons(subject: Subject, runtime: Runtime, headers: Headers) -> Iterator[Reason]:
+def reasons(subject: LintContext, runtime: Runtime, headers: Headers) -> Iterator[Reason]:
     """Yield the objections of the runtime's reader, in the order in which it meets them; ends where the reader
     stops.
     """
@@ -79,7 +79,7 @@ def reasons(subject: Subject, runtime: Runtime, headers: Headers) -> Iterator[Re
             return
 
 
-def _fault_text(subject: Subject) -> str:
+def _fault_text(subject: LintContext) -> str:
     fault = subject.file.fault
     assert fault is not None
     return f"{fault.code} {fault.fault.slug}: {fault.message}"
@@ -107,7 +107,7 @@ def _odd_tensors(tensors: list[SeenTensor]) -> list[tuple[SeenTensor, bool]]:
     return odd
 
 
-def _all(subject: Subject, runtime: Runtime, header: Header, headers: Headers) -> Iterator[Reason]:
+def _all(subject: LintContext, runtime: Runtime, header: Header, headers: Headers) -> Iterator[Reason]:
     odd_keys, odd_tensors = headers.odd(header)
     policy, source = runtime.container, runtime.source
     for count, most, what, start in (
@@ -182,7 +182,7 @@ def _as_number(key: SeenKey) -> int | None:
 
 
 def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: str) -> Iterator[Reason]:
-    """Names and shapes."""
+    """Yield the objections of a reader to names and shapes."""
     for tensor, again in tensors:
         span = tensor.span
         if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
@@ -219,7 +219,7 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
 _UINT64_END: Final = 1 << 64
 
 
-def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -> Iterator[Reason]:
+def placed(subject: LintContext, runtime: Runtime, header: Header, alignment: int) -> Iterator[Reason]:
     """Yield the objections of the reader to types, sizes and positions."""
     policy, source = runtime.container, runtime.source
     data_start = padded(header.end, alignment) if alignment > 0 else header.end
@@ -281,7 +281,7 @@ def _inside(runtime: Runtime, tensor: SeenTensor, data_start: int, nbytes: int, 
         yield Reason(f"not tried: {beyond}", "", "unknown", at)
 
 
-def _name(subject: Subject, number: int) -> str:
+def _name(subject: LintContext, number: int) -> str:
     kind = subject.file.tensors.common_type(number)
     return kind.name if kind is not None else str(number)
 
@@ -308,7 +308,7 @@ def _meant(number: int, bitnet: bool) -> TensorType | None:
 
 
 def _kind(tensor: SeenTensor, runtime: Runtime) -> tuple[int, int] | None:
-    """Elements of a block, and size of a tensor in bytes, by the runtime's own table; None if that is not known."""
+    """Return the elements of a block and the bytes of a tensor, by the runtime's own table; None if not known."""
     chosen = _meant(tensor.number, 36 in runtime.types)
     if chosen is None:
         return None

@@ -126,7 +126,7 @@ class _Walk:
             self.tensors.append(self.records.tensor(f"tensor_infos[{i}]"))
 
     def _announced(self, tensors: int, keys: int) -> None:
-        """A reader that allocates memory first checks whether that many records could exist at all."""
+        """Check an announced count as a reader that allocates memory first does: whether so many records could exist."""
         if self.policy.allocates is not None:
             for count, width, path in (
                 (tensors, _TENSOR_OVERHEAD, "header.tensor_count"),
@@ -210,7 +210,7 @@ class _Walk:
         return *first, deepest
 
     def _strings(self, count: int, path: str) -> None:
-        """An array of strings."""
+        """Read an array of strings."""
         self.strings_left -= min(count, max(0, self.records.remaining) // 8 + 1)
         if self.strings_left < 0:
             self.records.stop("unknown", "after its fault, the header is too long to be read further", path)
@@ -221,7 +221,7 @@ class _Walk:
         return None
 
     def _skip(self, element: int, count: int, path: str) -> None:
-        """An array of numbers; readers differ if the file ends inside it."""
+        """Pass over an array of numbers; readers differ if the file ends inside it."""
         width = _WIDTHS[element]
         room = max(0, self.records.remaining)
         if count * width > room:

@@ -12,19 +12,23 @@ from math import isinf, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.architecture_view import architecture_view, stripped
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.linter.runtimes import evidence
 from i2s_spec.linter.runtimes.records import Reason
+from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
 from i2s_spec.schema.keys import (
     DEFAULT_SPECIAL_TOKENS,
     KEY_MISSING,
     KEY_TYPE,
+    MERGES,
     NEWER_PRE_TOKENIZERS,
     PRE_TOKENIZERS,
     REQUIRED,
+    TOKENIZER_MODEL,
     TOKENIZERS,
+    TOKENS,
 )
 from i2s_spec.schema.runtimes import (
     FAMILY_LOADER,
@@ -38,19 +42,16 @@ from i2s_spec.schema.runtimes import (
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.context import LintContext
     from i2s_spec.linter.analysis.loader_differences import LoaderView
     from i2s_spec.schema.architectures import Placed
-
-#: Most tensors that are compared with a declaration one by one: no model has more.
-MOST_TENSORS: Final = 65_536
 
 #: The runtime that takes most variants of a model.
 _LENIENT: Final = "bitnet.cpp-2026"
 
 
-def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Why the loader refuses the model or crashes; empty if it loads. Ends where the loader stops."""
+def reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield why the loader refuses the model or crashes; nothing if it loads. Ends where the loader stops."""
     makes = dict(runtime.loader)
     for reason in _reasons(subject, runtime):
         if not reason.check:
@@ -62,9 +63,9 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             yield Reason(text, FAMILY_LOADER, "unknown", reason.span)
 
 
-def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+def _reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
     source = runtime.source
-    place = subject.places.get(b"split.count")
+    place = subject.key_index.get(b"split.count")
     if place is not None and (label := subject.file.index.key(place).label) != "u16":
         text = f"the loader stops at the metadata: split.count has type {label} but expected type u16"
         yield Reason(text, "", "no", _key_span(subject, "split.count"), "keys")
@@ -111,7 +112,7 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     if ended is not None:
         yield ended
         return
-    if subject.file.index.tensors <= MOST_TENSORS:
+    if subject.file.index.tensors <= limits.MANY_TENSORS:
         for found in _tensors(subject, runtime, architecture, problem):
             yield found
             if found.effect != "wrong":
@@ -119,8 +120,8 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     yield from of_evaluation(subject, runtime, architecture)
 
 
-def unsound(subject: Subject) -> Reason | None:
-    """Why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
+def unsound(subject: LintContext) -> Reason | None:
+    """Return why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
     architecture = subject.declared
     if architecture is None or not subject.file.index.tensors:
         return None
@@ -132,7 +133,7 @@ def unsound(subject: Subject) -> Reason | None:
 
 
 def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[Reason]:
-    """What the table of the loader says of a model; nothing if it loads and more is known of its architecture."""
+    """Yield what the table of the loader says of a model; nothing if it loads and more is known of its architecture."""
     source = f"{view.table.source}@{view.table.commit[:8]}:src/models/{view.architecture.file}"
     stopped = view.refusal()
     if stopped is not None:
@@ -143,13 +144,13 @@ def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[R
         yield Reason(text, source, "note", span)
 
 
-def is_vocabulary(subject: Subject) -> bool:
+def is_vocabulary(subject: LintContext) -> bool:
     """Whether a file has tokens but no tensors: such files only serve to test tokenizers."""
-    return subject.file.index.tensor_count == 0 and "tokenizer.ggml.tokens" in subject.file.metadata
+    return subject.file.index.tensor_count == 0 and TOKENS in subject.file.metadata
 
 
-def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
-    """What an engine does with a vocabulary without tensors."""
+def _vocabulary(subject: LintContext, runtime: Runtime, name: str) -> Reason:
+    """Return what an engine does with a vocabulary without tensors."""
     span = _key_span(subject, "general.architecture")
     if not runtime.vocabularies:
         return Reason("the file has a vocabulary and no tensors: there is no model in it", runtime.source, "no")
@@ -173,12 +174,7 @@ def _architecture_source(runtime: Runtime, name: str) -> str:
     return runtime.bitnet_names if declared is not None and declared.one_model else runtime.source
 
 
-def _text(subject: Subject, key: str) -> str | None:
-    value = _value(subject, key)
-    return value if isinstance(value, str) else None
-
-
-def _value(subject: Subject, key: str) -> Any:
+def _value(subject: LintContext, key: str) -> Any:
     """Return a value that is not an array."""
     metadata = subject.file.metadata
     if key not in metadata:
@@ -187,13 +183,23 @@ def _value(subject: Subject, key: str) -> Any:
     return None if entry.label.startswith("arr") or entry.count > 1 << 16 else metadata.decode(entry)
 
 
-def _key_span(subject: Subject, key: str) -> Span | None:
+def _text(subject: LintContext, key: str) -> str | None:
+    value = _value(subject, key)
+    return value if isinstance(value, str) else None
+
+
+def _number(subject: LintContext, key: str) -> float | None:
+    value = _value(subject, key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _key_span(subject: LintContext, key: str) -> Span | None:
     metadata = subject.file.metadata
     return metadata.entry(key).value_span if key in metadata else None
 
 
 def _hyperparameters(
-    subject: Subject, architecture: Architecture, values: Mapping[str, Any]
+    subject: LintContext, architecture: Architecture, values: Mapping[str, Any]
 ) -> Hyperparameters | FormatError:
     """Return the sizes of the model, or the error that stops the loader: a required key is missing, or a key has a
     wrong type.
@@ -213,32 +219,23 @@ def _hyperparameters(
         if typed and entry.label not in key.types:
             want = TrustedText(" or ".join(key.types))
             return FormatError(KEY_TYPE, entry.span, got=TrustedText(entry.label), want=want, key=TrustedText(key.name))
-    tokens = None
-    if "tokenizer.ggml.tokens" in metadata:
-        tokens = metadata.entry("tokenizer.ggml.tokens").count
     try:
-        return hyperparameters(values, tokens if tokens is not None else 0)
+        return hyperparameters(values, metadata.entry(TOKENS).count if TOKENS in metadata else 0)
     except FormatError as error:
         return error
 
 
-def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+def _tokenizer(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     metadata = subject.file.metadata
-    model = _text(subject, "tokenizer.ggml.model")
+    model = _text(subject, TOKENIZER_MODEL)
     if model is None:
         yield Reason("tokenizer.ggml.model is missing or no text", "", "no", check="vocabulary")
         return
     if model not in TOKENIZERS:
         text = f"unknown tokenizer: {quote(model, 40)}"
-        yield Reason(text, "", "no", _key_span(subject, "tokenizer.ggml.model"), "vocabulary")
+        yield Reason(text, "", "no", _key_span(subject, TOKENIZER_MODEL), "vocabulary")
         return
-    for key in architecture.keys.values():
-        if not key.name.startswith("tokenizer.") or key.need != REQUIRED:
-            continue
-        if key.when and key.when != model:
-            continue
-        if model == "no_vocab" and key.name != "tokenizer.ggml.model":
-            continue
+    for key in architecture_view(subject).vocabulary_keys(REQUIRED):
         if key.name not in metadata:
             yield Reason(f"the loader stops at the vocabulary: {key.name} is missing", "", "no", check="vocabulary")
         elif metadata.entry(key.name).label not in key.types:
@@ -246,16 +243,18 @@ def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -
             ended = token_array(subject, runtime, key.name)
             yield ended or Reason(text, "", "no", metadata.entry(key.name).span, "vocabulary")
     vocab = f"{architecture.prefix}.vocab_size"
-    if vocab in metadata and "tokenizer.ggml.tokens" in metadata:
-        size, tokens = _value(subject, vocab), metadata.entry("tokenizer.ggml.tokens").count
+    if vocab in metadata and TOKENS in metadata:
+        size, tokens = _value(subject, vocab), metadata.entry(TOKENS).count
         if isinstance(size, int) and size != tokens:
             text = f"vocab size mismatch: {vocab} is {size:,}, and there are {counted(tokens, 'token')}"
             yield Reason(text, "", "no", _key_span(subject, vocab), "count")
 
 
-def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: Hyperparameters) -> Iterator[Reason]:
-    """Tensors that are missing, unknown, or have a wrong shape: loaders count tensors."""
-    if h.layers * 20 > MOST_TENSORS:
+def _tensors(
+    subject: LintContext, runtime: Runtime, architecture: Architecture, h: Hyperparameters
+) -> Iterator[Reason]:
+    """Yield tensors that are missing, unknown, or have a wrong shape: loaders count tensors."""
+    if h.layers * 20 > limits.MANY_TENSORS:
         return
     there: dict[bytes, Tensor] = {tensor.raw_name: tensor for tensor in subject.file.tensors.rows}
     expected: set[bytes] = set()
@@ -279,7 +278,7 @@ def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: 
             if taken == "no":
                 expected.discard(raw)
                 continue
-        if _trimmed(tensor.ne) != _trimmed(placed.ne):
+        if stripped(tensor.ne) != stripped(placed.ne):
             got, want = ", ".join(map(str, tensor.ne)), ", ".join(map(str, placed.ne))
             text = f"tensor {quote(raw, 64)} has wrong shape; expected {want}, got {got}"
             yield Reason(text, "", "no", tensor.info_span, "shape")
@@ -315,8 +314,8 @@ def _takes_scale(
     return "no" if runtime.scales == "bitnet" else "unknown"
 
 
-def _roles(subject: Subject, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
-    """I2_S tensors where a loader or a graph needs another type."""
+def _roles(subject: LintContext, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
+    """Yield I2_S tensors where a loader or a graph needs another type."""
     for raw, tensor in there.items():
         if tensor.number != 36:
             continue
@@ -330,17 +329,11 @@ def _roles(subject: Subject, runtime: Runtime, there: dict[bytes, Tensor]) -> It
             return
 
 
-def _trimmed(ne: tuple[int, ...]) -> tuple[int, ...]:
-    while len(ne) > 1 and ne[-1] == 1:
-        ne = ne[:-1]
-    return ne
-
-
 # --- wrong values in a valid header ----------------------------------------------------------------------------------
 # A loader refuses them, aborts, or loads the file: `schema.runtimes` declares which. Faults that the table of a runtime
 # does not name are left to the comparison with the architecture's declarations, above.
 
-_PRE, _TOKENS, _MERGES = "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
+_PRE: Final = "tokenizer.ggml.pre"
 _KNOWN_PRE: Final = frozenset({*PRE_TOKENIZERS, *NEWER_PRE_TOKENIZERS})
 
 #: Values that a loader accepts although no model can have them, and the values with which sizes are derived instead.
@@ -370,21 +363,8 @@ class _Tolerated(Mapping[str, Any]):
         return key in self._metadata
 
 
-def _number(subject: Subject, key: str) -> float | None:
-    metadata = subject.file.metadata
-    if key not in metadata or metadata.entry(key).label.startswith(("arr", "str", "bool")):
-        return None
-    value = metadata.decode(metadata.entry(key))
-    return value if isinstance(value, int | float) else None
-
-
-def _span(subject: Subject, key: str) -> Span | None:
-    metadata = subject.file.metadata
-    return metadata.entry(key).value_span if key in metadata else None
-
-
-def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> dict[str, tuple[str, float, Any]]:
-    """Values that the loader accepts although no model can have them: fault to key, value, and replacement."""
+def _strange(subject: LintContext, runtime: Runtime, architecture: Architecture) -> dict[str, tuple[str, float, Any]]:
+    """Return values that the loader accepts although no model can have them: fault to key, value, and replacement."""
     endings, found = dict(runtime.endings), {}
     for fault, name, instead in _TOLERATED:
         key = f"{architecture.prefix}.{name}"
@@ -394,7 +374,7 @@ def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> 
     return found
 
 
-def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) -> Mapping[str, Any]:
+def tolerated(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Mapping[str, Any]:
     """Return the metadata with which sizes are derived as in the loader."""
     strange = _strange(subject, runtime, architecture)
     if not strange:
@@ -402,8 +382,8 @@ def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) ->
     return _Tolerated(subject.file.metadata, {key: instead for key, _, instead in strange.values()})
 
 
-def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What a loader does with wrong values of keys, in its order."""
+def of_metadata(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+    """Yield what a loader does with wrong values of keys, in its order."""
     for name, key, source in runtime.required:
         if architecture.prefix == name and key not in subject.file.metadata:
             yield Reason(f"the loader stops at the metadata: the key {key} is missing", source, "no")
@@ -430,23 +410,23 @@ def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) 
         )
 
 
-def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """What a loader does with a wrong vocabulary, in its order."""
+def of_vocabulary(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
+    """Yield what a loader does with a wrong vocabulary, in its order."""
     known, endings = architecture_view(subject), dict(runtime.endings)
     if "merge-empty" in endings and known.tokenizer == "gpt2" and known.merges is not None and known.merges.empty:
-        span = known.item_span(_MERGES, known.merges.first_empty)
-        yield _ended(subject, runtime, "merge-empty", _MERGES, f"merge {known.merges.first_empty:,} is empty", span)
+        span = known.item_span(MERGES, known.merges.first_empty)
+        yield _ended(subject, runtime, "merge-empty", MERGES, f"merge {known.merges.first_empty:,} is empty", span)
     pre = known.keys.value(_PRE) if known.tokenizer == "gpt2" else None
     names, source = runtime.pre_unknown
     if isinstance(pre, str) and pre in names:
-        yield Reason(f"unknown pre-tokenizer type: {quote(pre, 40)}", source, "no", _span(subject, _PRE))
+        yield Reason(f"unknown pre-tokenizer type: {quote(pre, 40)}", source, "no", _key_span(subject, _PRE))
     elif isinstance(pre, str) and pre and pre not in _KNOWN_PRE:
         text = f"unknown pre-tokenizer type: {quote(pre, 40)}"
-        yield Reason(text, "", "no", _span(subject, _PRE), "vocabulary")
+        yield Reason(text, "", "no", _key_span(subject, _PRE), "vocabulary")
     same = known.vocabulary.same if "token-twice" in endings and known.vocabulary is not None else None
     if same is not None:
         text = f"tokens {same[0]:,} and {same[1]:,} have the same text"
-        yield _ended(subject, runtime, "token-twice", _TOKENS, text, known.item_span(_TOKENS, same[1]))
+        yield _ended(subject, runtime, "token-twice", TOKENS, text, known.item_span(TOKENS, same[1]))
     metadata = subject.file.metadata
     for name in known.keys.places:
         if name.startswith("tokenizer.ggml.") and name.endswith("_token_id") and metadata.entry(name).label != "u32":
@@ -458,34 +438,34 @@ def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             beyond = not isinstance(stated, int) or stated >= known.tokens
             if beyond and number >= known.tokens:
                 text = f"its {name} is {number}, but there are {counted(known.tokens, 'token')}: it reads past the end"
-                yield _ended(subject, runtime, "special-token", _TOKENS, text)
+                yield _ended(subject, runtime, "special-token", TOKENS, text)
 
 
-def token_array(subject: Subject, runtime: Runtime, key: str) -> Reason | None:
-    """What a loader does with tokens or merges that are not arrays of text; None if its table does not say."""
-    if key not in (_TOKENS, _MERGES) or "token-arrays" not in dict(runtime.endings):
+def token_array(subject: LintContext, runtime: Runtime, key: str) -> Reason | None:
+    """Return what a loader does with tokens or merges that are not arrays of text; None if its table does not say."""
+    if key not in (TOKENS, MERGES) or "token-arrays" not in dict(runtime.endings):
         return None
     label = subject.file.metadata.entry(key).label
     return _ended(subject, runtime, "token-arrays", key, f"{key} is {label}, and it reads it as an array of text")
 
 
-def of_evaluation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What happens when a model that was loaded with such values is evaluated."""
+def of_evaluation(subject: LintContext, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+    """Yield what happens when a model that was loaded with such values is evaluated."""
     for fault, (key, value, _) in _strange(subject, runtime, architecture).items():
         ending = dict(runtime.endings)[fault]
         if ending.outcome == "crash" and not value > 0:
             text = f"{key} is {value}: it loads, and aborts at the first evaluation"
-            yield Reason(text, ending.source, "crash", _span(subject, key))
+            yield Reason(text, ending.source, "crash", _key_span(subject, key))
         elif fault != "context-length":
             text = f"{key} is {value}: it loads, but it is not defined what to compute with that"
-            yield Reason(text, ending.source, "doubt", _span(subject, key))
+            yield Reason(text, ending.source, "doubt", _key_span(subject, key))
         else:
-            yield Reason(f"{key} is 0: it loads", ending.source, "note", _span(subject, key))
+            yield Reason(f"{key} is 0: it loads", ending.source, "note", _key_span(subject, key))
 
 
 def _ended(
-    subject: Subject, runtime: Runtime, fault: str, key: str, text: str, span: Span | None = None
+    subject: LintContext, runtime: Runtime, fault: str, key: str, text: str, span: Span | None = None
 ) -> Reason:  # fmt: skip
     ending = dict(runtime.endings)[fault]
     words = f"{text}: it aborts" if ending.outcome == "crash" else text
-    return Reason(words, ending.source, ending.outcome, span or _span(subject, key))
+    return Reason(words, ending.source, ending.outcome, span or _key_span(subject, key))

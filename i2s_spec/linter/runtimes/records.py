@@ -154,7 +154,7 @@ def table() -> dict[str, Any]:
 
 @cache
 def records() -> dict[str, RunRecord]:
-    """All records, by their ids."""
+    """Return all records, by their ids."""
     about = table()
     files = {
         each["name"]: TriedFile(

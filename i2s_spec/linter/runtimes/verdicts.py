@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, quote
 from i2s_spec.inspect.kind import RecognisedKind
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.runtimes import compute_checks, devices, evidence, header_checks, loader_checks
 from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
+from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
 
@@ -44,13 +45,13 @@ DEPENDS: Final = "depends on the machine"
 NOTHING: Final = "-"
 
 #: The verdict on loading for each effect of a reason, the worst last; and on computing.
-_LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
-_COMPUTES: Final = {
+LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
+COMPUTES: Final = {
     "right": CORRECTLY, "likely": EXPECTED, "cpu": DEPENDS, "ran": NOT_COMPARED, "doubt": NOT_TRIED, "wrong": WRONGLY,
 }  # fmt: skip
 
 #: Effects, the most severe first.
-_WEIGHTS: Final = (*reversed(_LOADS), *reversed(_COMPUTES), "note")
+_WEIGHTS: Final = (*reversed(LOADS), *reversed(COMPUTES), "note")
 
 #: The titles of the table's columns.
 COLUMNS: Final = ("runtime", "loads", "computes", "devices", "why")
@@ -87,7 +88,7 @@ class Verdict(NamedTuple):
         }
 
 
-def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
+def verdicts(subject: LintContext, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
     """Return the verdicts of all declared runtimes on a file; none says yes below an error of `subject.errors`.
 
     :param dialect: how its I2_S tensors are packed, if that is known
@@ -100,12 +101,12 @@ def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Ve
 
 
 @analysis
-def canonical_verdicts(subject: Subject) -> tuple[Verdict, ...]:
+def canonical_verdicts(subject: LintContext) -> tuple[Verdict, ...]:
     """Return the verdicts of all declared runtimes on a file whose I2_S tensors are canonical."""
     return _verdicts(subject, CANONICAL)
 
 
-def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
+def _verdicts(subject: LintContext, packed: Dialect) -> tuple[Verdict, ...]:
     headers = Headers(subject)
     made: dict[str, Verdict] = {}
     other = _other_kind(subject)
@@ -122,13 +123,13 @@ def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
     return tuple(made.values())
 
 
-def _other_kind(subject: Subject) -> RecognisedKind | None:
+def _other_kind(subject: LintContext) -> RecognisedKind | None:
     """Return the kind of a file that is used in another way than a model."""
     return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
-def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
-    """Type numbers with the meaning of a single program: no record is of such a file."""
+def _second_meanings(subject: LintContext, runtime: Runtime) -> list[Reason]:
+    """Return the type numbers with the meaning of a single program: no record is of such a file."""
     if runtime.kind == "reader":
         return []
     return [
@@ -138,11 +139,11 @@ def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
     ]  # fmt: skip
 
 
-def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
+def _verdict(subject: LintContext, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
     second = _second_meanings(subject, runtime)
     if runtime.recorded:
         found = [*_elsewhere(subject), *evidence.reasons(subject, runtime), *second]
-        odd = loader_checks.unsound(subject) if runtime.kind == "engine" and _claims(found) else None
+        odd = loader_checks.unsound(subject) if runtime.kind == "engine" and not _stops(found) else None
         if odd is not None:
             text = f"not tried: all files that were run are sound, and of this one: {odd.text}"
             return _worst(runtime, [Reason(text, "", "unknown", odd.span)])
@@ -150,7 +151,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
             found.append(Reason(f"it reads the checkpoint that `{runtime.after}` writes", runtime.source, "option"))
         return _worst(runtime, found)
     found = [*header_checks.reasons(subject, runtime, headers), *second]
-    stopped = any(reason.effect in _LOADS for reason in found)
+    stopped = _stops(found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
@@ -163,7 +164,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
-        stopped = any(reason.effect in _LOADS for reason in found)
+        stopped = _stops(found)
         architecture = subject.declared
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
@@ -182,13 +183,13 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
     return verdict._replace(reasons=(*verdict.reasons, *notes), devices=where)
 
 
-def _claims(found: Iterable[Reason]) -> bool:
-    """Whether a program loads the file."""
-    return not any(reason.effect in _LOADS for reason in found)
+def _stops(found: Iterable[Reason]) -> bool:
+    """Whether a program does not load the file as it is."""
+    return any(reason.effect in LOADS for reason in found)
 
 
-def _elsewhere(subject: Subject) -> Iterator[Reason]:
-    """Why runs of other files say nothing about a file: its tensors are not where the header puts them, or not all there."""
+def _elsewhere(subject: LintContext) -> Iterator[Reason]:
+    """Yield why runs of other files say nothing about this one: tensors are not where the header puts them, or missing."""
     if subject.placements.end > subject.data_size:
         yield Reason("not tried: tensors reach beyond the end of the file", "", "unknown")
     elif subject.shift is not None:
@@ -200,8 +201,8 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
     if not found:
         found = [Reason("nothing in its source contradicts the file", runtime.source, "note")]
     effects = {reason.effect for reason in found}
-    loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
-    computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), NOT_TRIED)
+    loads = next((word for effect, word in reversed(LOADS.items()) if effect in effects), YES)
+    computes = next((word for effect, word in reversed(COMPUTES.items()) if effect in effects), NOT_TRIED)
     if runtime.kind == "reader" or loads in (NO, CRASH, VOCABULARY):
         computes = NOTHING
     elif loads == NOT_TRIED:
@@ -210,7 +211,7 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
     return Verdict(runtime.name, runtime.title, loads, computes, ordered)
 
 
-def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdict:
+def _front(subject: LintContext, runtime: Runtime, engine: Verdict | None) -> Verdict:
     """Return the verdict of a front end: that of its own reader first; then it fails where its engine does, with its
     own words. That its engine computes a file says nothing about it, because it was not run."""
     own = _refused_by_reader(subject, runtime)
@@ -233,12 +234,12 @@ def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdic
     return Verdict(runtime.name, runtime.title, engine.loads, engine.computes, (first, *engine.reasons[1:]))
 
 
-def _refused_by_reader(subject: Subject, runtime: Runtime) -> Reason | None:
+def _refused_by_reader(subject: LintContext, runtime: Runtime) -> Reason | None:
     """Return the first tensor of a type that the reader of a front end does not take."""
     index, refusal = subject.file.index, runtime.refusal
     if not runtime.types or refusal is None:
         return None
-    for i in range(min(index.tensors, compute_checks.MOST_TENSORS)):
+    for i in range(min(index.tensors, limits.MANY_TENSORS)):
         info = index.tensor(i)
         if info.type not in runtime.types:
             text = f"{quote(info.name, 64)} has type {info.type}: {refusal.text}"

@@ -31,5 +31,5 @@ __all__ = ["Case", "companions", "container", "malformed", "metadata", "payload"
 
 
 def malformed() -> Iterator[Case]:
-    """Every case; the bytes of a file are made when its `data` is first asked for."""
+    """Return every case; the bytes of a file are made when its `data` is first asked for."""
     return iter(CASES)

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from i2s_spec.testing.sample import Draft, Model
 
 Bytes = Callable[[], bytes]
+
+M = TypeVar("M", bound=Model)
 
 #: The path of a field, or a function that finds it: the position of a record is known only when the model is made.
 Place = str | Callable[[], str]
 
 #: Smallest size of a large file.
 LARGE = 1 << 20
+
+
+def key_field(name: str, field: str = "value") -> Callable[[Model], str]:
+    """Return what finds the path of a field of a key: its `key`, `type` or `value`, or an element, `value.items[2]`."""
+    return lambda model: f"key_values[{model.place(name)}].{field}"
+
+
+def info_field(name: str, field: str) -> Callable[[Model], str]:
+    """Return what finds the path of a field of a tensor info: `name`, `ne`, `type` or `offset`."""
+    return lambda model: f"tensor_infos[{model.row(name)}].{field}"
 
 
 def plain() -> bytes:
@@ -81,3 +94,21 @@ def add(
     :param sound: gives the sound file that `make` breaks
     """
     CASES.append(Case(name, code, place, make, frozenset(also), large, sound))
+
+
+def add_changed(
+    start: Callable[[], M],
+    name: str,
+    code: str,
+    place: str | Callable[[M], str],
+    change: Callable[[M], object],
+    also: tuple[str, ...] = (),
+    large: bool = False,
+) -> None:
+    """Add a model with a change.
+
+    :param start: gives the sound model; each call another one
+    :param place: the path of the field, or what finds it in the sound model
+    """
+    path = place if isinstance(place, str) else lambda: place(start())
+    add(name, code, path, lambda: start().changed(change).built(), also, large, lambda: start().built())

@@ -18,11 +18,6 @@ def _big() -> bytes:
     return Draft("big").data
 
 
-def sound_draft() -> Draft:
-    """Return the sound file that the cases break."""
-    return Draft()
-
-
 def with_keys(*pairs: Container, order: str = "little") -> bytes:
     """Return the sound file with more key-values."""
     draft = Draft("big" if order == "big" else "little")
@@ -61,7 +56,7 @@ def _as_text(how: str) -> bytes:
 # --- what the file is instead -------------------------------------------------------------------------------------
 
 add("empty", "G001", "header", lambda: b"")
-add("bad_magic", "G002", "header.magic", lambda: b"GGUX" + sound_draft().data[4:])
+add("bad_magic", "G002", "header.magic", lambda: b"GGUX" + Draft().data[4:])
 add("text", "G002", "header.magic", lambda: b"just some text\n" * 9)
 add(
     "lfs_pointer", "G003", "header.magic",
@@ -72,13 +67,13 @@ add("zip", "G005", "header.magic", lambda: b"PK\x03\x04" + bytes(60))
 add("gzip", "G005", "header.magic", lambda: b"\x1f\x8b\x08\x00" + bytes(60))
 add("tar", "G005", "header.magic", lambda: b"model.gguf".ljust(257, b"\0") + b"ustar\x0000" + bytes(248))
 add("ggjt", "G006", "header.magic", lambda: b"tjgg" + bytes(60))
-add("magic_swapped", "G007", "header.magic", lambda: b"FUGG" + sound_draft().data[4:])
+add("magic_swapped", "G007", "header.magic", lambda: b"FUGG" + Draft().data[4:])
 add("safetensors", "G008", "header.magic", lambda: b"\x10" + bytes(7) + b'{"a":{"dtype":1' + bytes(60))
 add("text_decoded", "G009", "header.magic", lambda: _as_text("replace"))
 add("text_latin_1", "G009", "header.magic", lambda: _as_text("latin-1"))
-add("text_bom", "G009", "header.magic", lambda: b"\xef\xbb\xbf" + sound_draft().data)
-add("utf_16", "G010", "header.magic", lambda: sound_draft().data.decode("latin-1").encode("utf-16"))
-add("utf_16_be", "G010", "header.magic", lambda: sound_draft().data.decode("latin-1").encode("utf-16-be"))
+add("text_bom", "G009", "header.magic", lambda: b"\xef\xbb\xbf" + Draft().data)
+add("utf_16", "G010", "header.magic", lambda: Draft().data.decode("latin-1").encode("utf-16"))
+add("utf_16_be", "G010", "header.magic", lambda: Draft().data.decode("latin-1").encode("utf-16-be"))
 add("pickle", "G008", "header.magic", lambda: b"\x80\x02}q\x00." + bytes(60))
 
 # --- header -------------------------------------------------------------------------------------------------------
@@ -89,22 +84,22 @@ add("pickle", "G008", "header.magic", lambda: b"\x80\x02}q\x00." + bytes(60))
 
 def _over(path: str, smallest: int = 1) -> bytes:
     """Return the sound file with a count of records, or a length, that is one more than the whole file has room for."""
-    draft = sound_draft()
+    draft = Draft()
     return draft.number(path, len(draft.data) // smallest + 1)
 
 
 add("magic_only", "G101", "header", lambda: b"GGUF")
 add("magic_half", "G101", "header", lambda: b"GG")
-add("trunc_header", "G101", "header", lambda: sound_draft().data[:20])
-add("ver0", "G102", "header.version", lambda: sound_draft().number("header.version", 0))
+add("trunc_header", "G101", "header", lambda: Draft().data[:20])
+add("ver0", "G102", "header.version", lambda: Draft().number("header.version", 0))
 add("ver1_big", "G103", "header.version", lambda: Draft("big").number("header.version", 1), sound=_big)
-add("ver4", "G104", "header.version", lambda: sound_draft().number("header.version", 4))
-add("ver99", "G104", "header.version", lambda: sound_draft().number("header.version", 99))
+add("ver4", "G104", "header.version", lambda: Draft().number("header.version", 4))
+add("ver99", "G104", "header.version", lambda: Draft().number("header.version", 99))
 add("ver_unclear", "G105", "header.version", lambda: Draft("big").number("header.version", 9), sound=_big)
-add("be", "G106", "header.version", lambda: Draft("big").data)
-add("ver2", "G107", "header.version", lambda: sound_draft().number("header.version", 2))
+add("be", "G106", "header.version", _big)
+add("ver2", "G107", "header.version", lambda: Draft().number("header.version", 2))
 add("nk_over", "G108", "header.key_count", lambda: _over("header.key_count", SMALLEST_KEY_VALUE))
-add("nt_huge", "G109", "header.tensor_count", lambda: sound_draft().number("header.tensor_count", 2**64 - 1))
+add("nt_huge", "G109", "header.tensor_count", lambda: Draft().number("header.tensor_count", 2**64 - 1))
 add("nt_over", "G109", "header.tensor_count", lambda: _over("header.tensor_count", SMALLEST_TENSOR_INFO))
 
 # --- key-values ---------------------------------------------------------------------------------------------------
@@ -112,7 +107,7 @@ add("nt_over", "G109", "header.tensor_count", lambda: _over("header.tensor_count
 
 def cut_before(path: str, keep: int = 0) -> bytes:
     """Return the sound file up to a field, and some bytes of it."""
-    draft = sound_draft()
+    draft = Draft()
     return draft.data[: draft.span(path)[0] + keep]
 
 
@@ -121,7 +116,7 @@ _LONG = b"\xff" * 24  # so that a count that is one too high leads to bytes that
 
 def one_more(path: str) -> bytes:
     """Return a header that counts one record too many, in a file that ends with its records."""
-    draft = sound_draft()
+    draft = Draft()
     file = draft.records()
     if path == "header.key_count":
         file.tensor_infos = []
@@ -155,13 +150,13 @@ add("key_upper", "G207", "key_values[8].key", lambda: with_keys(key_value(b"Gene
 add("key_case_twin", "G208", "key_values[8].key",
      lambda: with_keys(key_value(b"general.NAME", ValueType.UINT8, 1)), ("G207",))  # fmt: skip
 add("key_badutf8", "G221", "key_values[8].key", lambda: with_keys(key_value(b"general.\xff", ValueType.UINT8, 1)))
-add("key_len_huge", "G209", "key_values[1].key.length", lambda: sound_draft().number("key_values[1].key.length", 2**63))
+add("key_len_huge", "G209", "key_values[1].key.length", lambda: Draft().number("key_values[1].key.length", 2**63))
 add("key_len_over", "G209", "key_values[1].key.length", lambda: _over("key_values[1].key.length"))
 add("str_len_max", "G209", "key_values[1].value.length",
-     lambda: sound_draft().number("key_values[1].value.length", 2**64 - 1))  # fmt: skip
+     lambda: Draft().number("key_values[1].value.length", 2**64 - 1))  # fmt: skip
 add("str_in_array_over", "G209", "key_values[5].value", lambda: _over("key_values[5].value.items[1].length"))
-add("kv_type_bad", "G210", "key_values[2].type", lambda: sound_draft().number("key_values[2].type", 99))
-add("kv_type_13", "G210", "key_values[2].type", lambda: sound_draft().number("key_values[2].type", 13))
+add("kv_type_bad", "G210", "key_values[2].type", lambda: Draft().number("key_values[2].type", 99))
+add("kv_type_13", "G210", "key_values[2].type", lambda: Draft().number("key_values[2].type", 13))
 add(
     "nested_arr", "G211", "key_values[8].value.type",
     lambda: with_keys(
@@ -178,8 +173,8 @@ def _nested(levels: int) -> bytes:
 
 
 def _nested_raw(levels: int) -> bytes:
-    """Like `_nested`, for depths that are too large for recursion."""
-    draft = sound_draft()
+    """Return the same for depths that are too large for recursion."""
+    draft = Draft()
     head = draft.data[: draft.span("tensor_infos")[0]]
     head = head[:16] + struct.pack("<Q", 9) + head[24:]
     key = struct.pack("<Q", 13) + b"sample.nested" + struct.pack("<I", 9)
@@ -190,12 +185,12 @@ add("nested_arr_5", "G212", "key_values[8].value.type", lambda: _nested(5), ())
 add("nested_arr_20k", "G212", "key_values[8].value.type", lambda: _nested_raw(20_000))
 add("arr_len_over", "G213", "key_values[6].value.count", lambda: _over("key_values[6].value.count"))
 add("arr_str_over", "G213", "key_values[5].value.count", lambda: _over("key_values[5].value.count", 8))
-add("arr_type_bad", "G214", "key_values[6].value.type", lambda: sound_draft().number("key_values[6].value.type", 99))
-add("bool_2", "G215", "key_values[4].value", lambda: sound_draft().number("key_values[4].value", 2))
-add("bool_in_array", "G215", "key_values[7].value", lambda: sound_draft().number("key_values[7].value.items[1]", 255))
-add("str_badutf8", "G216", "key_values[1].value", lambda: sound_draft().patch("key_values[1].value.text", b"pro\xffe"))
+add("arr_type_bad", "G214", "key_values[6].value.type", lambda: Draft().number("key_values[6].value.type", 99))
+add("bool_2", "G215", "key_values[4].value", lambda: Draft().number("key_values[4].value", 2))
+add("bool_in_array", "G215", "key_values[7].value", lambda: Draft().number("key_values[7].value.items[1]", 255))
+add("str_badutf8", "G216", "key_values[1].value", lambda: Draft().patch("key_values[1].value.text", b"pro\xffe"))
 add("arr_str_badutf8", "G216", "key_values[5].value.items[2]",
-     lambda: sound_draft().patch("key_values[5].value.items[2].text", b"w\xc0\xafd"))  # fmt: skip
+     lambda: Draft().patch("key_values[5].value.items[2].text", b"w\xc0\xafd"))  # fmt: skip
 
 # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +269,7 @@ add("split_leftover", "G237", lambda: f"key_values[{len(Model().keys) + 1}].valu
 
 def _info(**changes: object) -> bytes:
     """Return the sound file with changes to its first tensor info, an F32 tensor of 8 elements."""
-    draft = sound_draft()
+    draft = Draft()
     file = draft.records()
     file.tensor_infos[0].update(changes)
     if "ne" in changes:
@@ -285,7 +280,7 @@ def _info(**changes: object) -> bytes:
 _NAME = "tensor_infos[0].name"
 add("trunc_infos", "G301", "tensor_infos[1].type", lambda: cut_before("tensor_infos[1].type", 2))
 add("tensor_count_high", "G301", "tensor_infos[3].name.length", lambda: one_more("header.tensor_count"))
-add("tensor_count_low", "G320", "header.tensor_count", lambda: sound_draft().number("header.tensor_count", 2))
+add("tensor_count_low", "G320", "header.tensor_count", lambda: Draft().number("header.tensor_count", 2))
 add("name_64", "G302", _NAME, lambda: _info(name=b"n" * 64))
 add("name_huge", "G302", "tensor_infos[0].name.length", lambda: _info(name=b"n" * 65_536))
 add("dup_tensor", "G303", "tensor_infos[1].name", lambda: _info(name=b"first.weight"))
@@ -379,12 +374,12 @@ def _moved(used: int) -> bytes:
 
 
 add("align_unstated", "G222", "padding", lambda: _moved(64), sound=lambda: _moved(32))
-add("trunc_data", "G401", "data[1]", lambda: sound_draft().data[:-200])
-add("trunc_at_data", "G401", "data[0]", lambda: sound_draft().data[: sound_draft().span("data")[0]])
+add("trunc_data", "G401", "data[1]", lambda: Draft().data[:-200])
+add("trunc_at_data", "G401", "data[0]", lambda: Draft().data[: Draft().span("data")[0]])
 add("trunc_f32", "G401", "data[2]", lambda: Draft(last="f32").data[:-5], sound=lambda: Draft(last="f32").data)
-add("off_oob", "G402", "tensor_infos[2].offset", lambda: sound_draft().number("tensor_infos[2].offset", 2**40))
+add("off_oob", "G402", "tensor_infos[2].offset", lambda: Draft().number("tensor_infos[2].offset", 2**40))
 add("off_wrap", "G402", "tensor_infos[2].offset",
-     lambda: sound_draft().number("tensor_infos[2].offset", 2**64 - 32))  # fmt: skip
+     lambda: Draft().number("tensor_infos[2].offset", 2**64 - 32))  # fmt: skip
 add("off_misaligned", "G403", "tensor_infos[1].offset", lambda: with_tensors(
     (b"a", (8,), F32, 0, FLOATS), (b"b", (8,), F32, 40, bytes(8) + FLOATS + bytes(24))))  # fmt: skip
 add("overlap", "G404", "tensor_infos[1].offset", lambda: with_tensors(
@@ -397,7 +392,7 @@ add("head_pad_not_zero", "G406", "padding", lambda: _head_padding(b"\x41"))
 add("data_unpadded", "G414", "padding", lambda: _shifted(after=-1))
 add("data_later", "G414", "padding", lambda: _shifted(after=64))
 add("offsets_absolute", "G414", "tensor_infos[0].offset", lambda: _shifted(offsets="file"))
-add("trailing", "G407", "trailing", lambda: sound_draft().data + b"attached" * 8)
+add("trailing", "G407", "trailing", lambda: Draft().data + b"attached" * 8)
 add("no_last_pad", "G408", "data[0]", lambda: with_tensors((b"a", (6,), F32, None, FLOATS[:24])))
 add("mem_ovf", "G410", "tensor_infos[0].ne", lambda: with_tensors(
     (b"a", (0x7FFFFFFFFFFFFFC0,), I8, 0, FLOATS),
@@ -408,7 +403,7 @@ add("out_of_order", "P102", "tensor_infos[1].offset", lambda: with_tensors(
     (b"a", (8,), F32, 32, FLOATS), (b"b", (8,), F32, 0, FLOATS)))  # fmt: skip
 add("first_not_0", "P103", "tensor_infos[0].offset", lambda: with_tensors(
     (b"a", (8,), F32, 64, bytes(64) + FLOATS)))  # fmt: skip
-add("zip_behind", "S107", "trailing", lambda: sound_draft().data + b"PK\x03\x04" + bytes(60), ("G407",))
+add("zip_behind", "S107", "trailing", lambda: Draft().data + b"PK\x03\x04" + bytes(60), ("G407",))
 add("gguf_in_gap", "S107", "gap[0]", lambda: with_tensors(
     (b"a", (8,), F32, 0, FLOATS), (b"b", (8,), F32, 96, b"GGUF" + bytes(60) + FLOATS)), ("P101",))  # fmt: skip
 add("zero_run", "G411", "data[0]", lambda: with_tensors(
@@ -418,7 +413,7 @@ add("zero_run", "G411", "data[0]", lambda: with_tensors(
 
 def _head_padding(filler: bytes) -> bytes:
     """Return the sound file with other bytes between tensor table and data section."""
-    draft = sound_draft()
+    draft = Draft()
     file = draft.records()
     file.key_values.append(key_value(b"sample.filler", ValueType.STRING, b""))
     file = draft.relaid(file)
@@ -449,8 +444,8 @@ add("i2s_odd", "I101", _NE, lambda: _i2s((129, 3)))
 add("i2s_partial_block", "I102", _NE, lambda: _i2s((132, 1)))
 add("i2s_ne0_288", "I102", _NE, lambda: _i2s((288, 2)))
 add("i2s_ne0_not128", "I103", _NE, lambda: _i2s((192, 2)))
-add("tail-missing", "I104", "data[2]", lambda: sound_draft().data[:-32])
-add("tail-cut", "I104", "data[2]", lambda: sound_draft().data[:-30])
+add("tail-missing", "I104", "data[2]", lambda: Draft().data[:-32])
+add("tail-cut", "I104", "data[2]", lambda: Draft().data[:-30])
 add("i2s_no_tail", "I105", "tensor_infos[1].offset", lambda: _i2s((128, 4), 128))
 add("i2s_short_tail", "I105", "tensor_infos[1].offset", lambda: with_tensors(
     (b"a", (128, 4), I2S, 0, i2s_bytes(512)[:132] + bytes(4)), (b"b", (8,), F32, 136, FLOATS + bytes(24))))  # fmt: skip
@@ -473,7 +468,7 @@ def _foreign_scales(order: str) -> bytes:
     return draft.built(file)
 
 
-add("scale_be", "I301", "data[1].tail.scale", lambda: _foreign_scales("little"), sound=lambda: Draft("big").data)
+add("scale_be", "I301", "data[1].tail.scale", lambda: _foreign_scales("little"), sound=_big)
 add("scale_le", "I301", "data[1].tail.scale", lambda: _foreign_scales("big"), ("G106",))
 
 # --- amounts ------------------------------------------------------------------------------------------------------
@@ -493,7 +488,7 @@ def _many_tensors(count: int) -> bytes:
 
 
 def _many_gaps(count: int) -> bytes:
-    """Many I2_S tensors, each followed by 32 bytes that belong to no tensor."""
+    """Return many I2_S tensors, each followed by 32 bytes that belong to no tensor."""
     record = struct.Struct("<Q8sI2QIQ")
     infos = b"".join(record.pack(8, b"t%07d" % i, 2, 128, 1, I2S, 96 * i) for i in range(count))
     head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos

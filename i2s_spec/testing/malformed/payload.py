@@ -87,12 +87,12 @@ def _bfloats(count: int) -> bytes:
 
 
 def _few_signs() -> bytes:
-    """Zeros, with a weight of +1 in every twentieth byte."""
+    """Return zeros, with a weight of +1 in every twentieth byte."""
     return bytes(0x65 if i % 20 == 0 else 0x55 for i in range(SIZE))
 
 
 def pair(seed: int = 3, scale: float = 0.5) -> bytes:
-    """Two matrices, the second with another scale or, from another seed, other weights."""
+    """Return two matrices, the second with another scale or, from another seed, other weights."""
     other = matrix(trits(seed=seed), b"other.weight", tail=scaled(scale))
     return model(matrix(trits(seed=3), b"one.weight"), other)
 
@@ -140,7 +140,7 @@ def _scaled(scale: float) -> bytes:
 
 
 def _several(*scales: float) -> bytes:
-    """Tensors with these scales."""
+    """Return a file of tensors with these scales."""
     return model(*(
         matrix(trits(4096, seed), b"tensor.%d.weight" % seed, tail=scaled(scale)) for seed, scale in enumerate(scales)
     ))  # fmt: skip
@@ -169,7 +169,7 @@ def _float_in_front(rest: bytes = bytes(28)) -> bytes:
 
 
 def _by_rows(form: str) -> bytes:
-    """Rows of 512 weights with a scale in front of each, and nothing after them."""
+    """Return rows of 512 weights with a scale in front of each, and nothing after them."""
     codes, scale = trits(), struct.pack(form, 0.03125)
     rows = b"".join(scale + codes[at : at + 128] for at in range(0, SIZE, 128))
     return model(TernaryTensor(b"first.weight", (512, 64), rows, b""))
@@ -289,12 +289,12 @@ def _written(layers: dict[str, NDArray[np.int8]], layout: str = "canonical", rol
 
 
 def _packed(layout: str, roles: tuple[str, ...]) -> bytes:
-    """One layer with the matrices of some roles in another layout."""
+    """Return one layer with the matrices of some roles in another layout."""
     return _written(_layers(), layout, roles)
 
 
 def _one_transposed() -> bytes:
-    """Four layers; in one of them, the queries are written column by column."""
+    """Return four layers; in one of them, the queries are written column by column."""
     import numpy as np
 
     layers = _layers(3)
@@ -370,14 +370,14 @@ def _put(at: int, value: bytes) -> Callable[[bytearray], None]:
 
 
 def _scale(kind: str, value: bytes, group: int = 17) -> Callable[[bytearray], None]:
-    """Other bytes of one scale."""
+    """Write other bytes of one scale."""
     layout = block_layout(kind)
     each = layout.nbytes if layout.scale.per == "block" else layout.type.nbytes((_COLS, 1))
     return _put(group * each + layout.scale.offset, value)
 
 
 def _add(name: str, code: str, kind: str, change: Callable[[bytearray], object], place: str = _BLOCK) -> None:
-    """A case of one type, whose sound file is the same without the change."""
+    """Add a tensor of a type with a change; the sound file is the same without it."""
     also = _UNROTATED if kind.startswith("P") else ()
     add_case(name, code, place, partial(_file, kind, change), also, sound=partial(_file, kind, len))
 

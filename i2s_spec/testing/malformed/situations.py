@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from i2s_spec.schema import faults, kinds
 from i2s_spec.schema.types import BY_NAME, I2_S
 from i2s_spec.testing.companions import Companion
-from i2s_spec.testing.malformed.case import Bytes
+from i2s_spec.testing.malformed.case import Bytes, key_field
 from i2s_spec.testing.malformed.case import model as sound_model
 from i2s_spec.testing.malformed.payload import SIZE, matrix, model, scaled, trits
 from i2s_spec.testing.sample import LAYER, VOCAB, CheckpointSample, Draft, Model, Q, tensor_info
@@ -54,7 +54,7 @@ def _run(change: Callable[[Model], object], path: str, architecture: str = "llam
 
 
 def _value(name: str, architecture: str = "llama") -> str:
-    return f"key_values[{Model(architecture).place(name)}].value"
+    return key_field(name)(Model(architecture))
 
 
 def _element(name: str, index: int, item: object) -> Callable[[Model], object]:
@@ -66,7 +66,7 @@ def _template(model: Model) -> Model:
 
 
 def _large_norm(model: Model) -> None:
-    """Weights of a norm that are finite, and with which sums are not."""
+    """Give a norm weights that are finite, and with which sums are not."""
     tensor = model.tensor("output_norm.weight")
     tensor.data = struct.pack("<f", 3e38) * (len(tensor.data) // 4)
 
@@ -104,7 +104,7 @@ _NPY: Final = b"\x93NUMPY\1\0" + struct.pack("<H", 118) + _OBJECTS.ljust(117) + 
 
 
 def _prefixed(sample: CheckpointSample) -> None:
-    """The names that `torch.compile` leaves."""
+    """Give tensors the names that `torch.compile` leaves."""
     sample.tensors = {f"_orig_mod.{name}": tensor for name, tensor in sample.tensors.items()}
 
 
@@ -135,7 +135,7 @@ def _quantization(**values: str) -> Callable[[CheckpointSample], object]:
 
 
 def _twice(sample: CheckpointSample) -> None:
-    """The matrices as floats that are ternary, under the mode online."""
+    """Store the matrices as floats that are ternary, under the mode online."""
     for name in [each for each in sample.tensors if each.endswith(".weight_scale")]:
         del sample.tensors[name]
         weight = name.removesuffix("_scale")
@@ -235,7 +235,6 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     ),
     "T907": _run(
         _element("merges", 0, b"a zz"), _value("tokenizer.ggml.merges") + ".items[0]",
-        needs=("tokenizers", "tokenizing text with a byte-level vocabulary", "tokenizer"),
     ),
     "T908": _run(
         _element("scores", 5, math.nan), _value("tokenizer.ggml.scores", "bitnet") + ".items[5]", "bitnet",
@@ -275,7 +274,7 @@ def _codes(seed: int = 1) -> list[int]:
 
 
 def _interleaved(codes: list[int], block: int) -> bytes:
-    """Codes in `interleave-128` and `interleave-64`."""
+    """Return codes in `interleave-128` and `interleave-64`."""
     lanes, made = block // 4, bytearray()
     for at in range(0, len(codes), block):
         for lane in range(lanes):
@@ -285,7 +284,7 @@ def _interleaved(codes: list[int], block: int) -> bytes:
 
 
 def _by_rows(codes: list[int]) -> bytes:
-    """Codes in `rows-1x4`."""
+    """Return codes in `rows-1x4`."""
     made = bytearray()
     for at in range(0, len(codes), 4 * _COLS):
         for col in range(_COLS):
@@ -313,7 +312,7 @@ def _with_gains(payload: bytes, gains: Sequence[float], name: bytes = b"gains.we
 
 
 def compared() -> Iterator[ReferenceCase]:
-    """Every case; the bytes are made when the case is reached.
+    """Yield every case; the bytes are made when the case is reached.
 
     >>> [case.code for case in compared()]
     ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406', 'M209', 'M209', 'M218']

@@ -11,163 +11,144 @@ from collections.abc import Callable
 from functools import partial
 
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import Place, model
 from i2s_spec.testing.malformed.case import add as add_case
+from i2s_spec.testing.malformed.case import add_changed, key_field
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
 _COUNT = "header.key_count"
-
-_BITNET, _B158 = model("bitnet"), model("bitnet-b1.58")
-add = partial(add_case, sound=model("llama"))
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 _TYPES, _SCORES, _PRE = "tokenizer.ggml.token_type", "tokenizer.ggml.scores", "tokenizer.ggml.pre"
+_BOS, _EOS, _TEMPLATE = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.chat_template"
+
+add_llama, add_bitnet, add_b158 = (
+    partial(add_changed, partial(Model, name)) for name in ("llama", "bitnet", "bitnet-b1.58")
+)
 
 
-def _llama() -> Model:
-    return Model("llama")
+def _item(slug: str, code: str, name: str, index: int, item: object, add: Callable[..., None] = add_llama) -> None:
+    """Add a model with another element of an array."""
+    add(slug, code, key_field(name, f"value.items[{index}]"), _put(name, index, item))
 
 
-def _pieces() -> Model:
-    return Model("bitnet")
+def _put(name: str, index: int, item: object) -> Callable[[Model], object]:
+    return lambda model: model.items(name).__setitem__(index, item)
 
 
-def _path(name: str, index: int | None = None, architecture: str = "llama", field: str = "value") -> Place:
-    if index is not None:
-        field = f"value.items[{index}]"
-    return lambda: f"key_values[{Model(architecture).place(name)}].{field}"
+def _value(slug: str, code: str, name: str, value: object) -> None:
+    """Add a model with another value of a key."""
+    add_llama(slug, code, key_field(name), lambda model: model.set(name, value))
 
 
-def _items(name: str, change: Callable[[list[object]], object], architecture: str = "llama") -> bytes:
-    """Return a model with changes to the elements of an array."""
-    model = Model(architecture)
-    change(model.items(name))
-    return model.built()
+add_llama("no_tokenizer_model", "T001", _COUNT, lambda model: model.drop("tokenizer.ggml.model"))
+add_llama("no_tokens", "T001", _COUNT, lambda model: model.drop(_TOKENS))
+add_llama("no_merges", "T001", _COUNT, lambda model: model.drop(_MERGES))
+_value("tokenizer_hf", "T002", "tokenizer.ggml.model", b"hf")
+_item("merge_without_space", "T003", _MERGES, 2, b"ab")
+_item("merge_with_two_spaces", "T003", _MERGES, 0, b"a b c")
+_item("merge_empty", "T003", _MERGES, 1, b"")
+add_llama("types_short", "T004", key_field(_TYPES), lambda model: model.items(_TYPES).pop())
+add_bitnet("scores_long", "T004", key_field(_SCORES), lambda model: model.items(_SCORES).append(0.0))
+_item("type_7", "T005", _TYPES, 9, 7)
+_item("type_negative", "T005", _TYPES, 271, -1)
+_item("token_twice", "T006", _TOKENS, 270, b"A")
+_item("token_empty", "T007", _TOKENS, 260, b"")
+_value("eos_beyond", "T008", _EOS, 272)
+_value("bos_2g", "T008", _BOS, 2**31)
 
 
-def _put(name: str, index: int, item: object, architecture: str = "llama") -> bytes:
-    return _items(name, lambda items: items.__setitem__(index, item), architecture)
-
-
-add("no_tokenizer_model", "T001", _COUNT, lambda: _llama().drop("tokenizer.ggml.model").built())
-add("no_tokens", "T001", _COUNT, lambda: _llama().drop(_TOKENS).built())
-add("no_merges", "T001", _COUNT, lambda: _llama().drop(_MERGES).built())
-add("tokenizer_hf", "T002", _path("tokenizer.ggml.model"), lambda: _llama().set("tokenizer.ggml.model", b"hf").built())
-add("merge_without_space", "T003", _path(_MERGES, 2), lambda: _put(_MERGES, 2, b"ab"))
-add("merge_with_two_spaces", "T003", _path(_MERGES, 0), lambda: _put(_MERGES, 0, b"a b c"))
-add("merge_empty", "T003", _path(_MERGES, 1), lambda: _put(_MERGES, 1, b""))
-add("types_short", "T004", _path(_TYPES), lambda: _items(_TYPES, lambda items: items.pop()))
-add("scores_long", "T004", _path(_SCORES, architecture="bitnet"),
-    lambda: _items(_SCORES, lambda items: items.append(0.0), "bitnet"), sound=_BITNET)  # fmt: skip
-add("type_7", "T005", _path(_TYPES, 9), lambda: _put(_TYPES, 9, 7))
-add("type_negative", "T005", _path(_TYPES, 271), lambda: _put(_TYPES, 271, -1))
-add("token_twice", "T006", _path(_TOKENS, 270), lambda: _put(_TOKENS, 270, b"A"))
-add("token_empty", "T007", _path(_TOKENS, 260), lambda: _put(_TOKENS, 260, b""))
-add("eos_beyond", "T008", _path("tokenizer.ggml.eos_token_id"),
-    lambda: _llama().set("tokenizer.ggml.eos_token_id", 272).built())  # fmt: skip
-add("bos_2g", "T008", _path("tokenizer.ggml.bos_token_id"),
-    lambda: _llama().set("tokenizer.ggml.bos_token_id", 2**31).built())  # fmt: skip
-
-
-def _one_token() -> bytes:
-    """Return a vocabulary of one token, without ids of special tokens: the defaults of loaders are beyond it."""
-    model = Model("bitnet").drop("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
+def _one_token(model: Model) -> None:
+    """Leave one token, and no ids of special tokens: the defaults of loaders are beyond it."""
+    model.drop(_BOS, _EOS)
     for name, items in ((_TOKENS, [b"<0x0A>"]), (_SCORES, [0.0]), (_TYPES, [6])):
         model.items(name)[:] = items
-    return model.set("{arch}.vocab_size", 1).like("token_embd.weight", (128, 1), "F16").built()
+    model.set("{arch}.vocab_size", 1).like("token_embd.weight", (128, 1), "F16")
 
 
-add("one_token", "T008", _path(_TOKENS, architecture="bitnet"), _one_token, sound=_BITNET)
-add("pre_missing", "T009", _COUNT, lambda: _llama().drop(_PRE).built())
-add("pre_unknown", "T010", _path(_PRE), lambda: _llama().set(_PRE, b"llama-bpe3").built())
-add("pre_falcon_e", "T011", _path(_PRE), lambda: _llama().set(_PRE, b"falcon_e").built())
-add("newline_missing", "T012", _path(_TOKENS), lambda: _items(
-    _TOKENS, lambda items: items.__setitem__(items.index("\u010a".encode()), b"newline")))  # fmt: skip
-add("newline_piece_missing", "T012", _path(_TOKENS, architecture="bitnet"), lambda: _items(
-    _TOKENS, lambda items: items.__setitem__(items.index(b"<0x0A>"), b"newline"), "bitnet"), sound=_BITNET)  # fmt: skip
+def _without_token(text: bytes) -> Callable[[Model], object]:
+    """Replace a token by an ordinary word."""
+
+    def change(model: Model) -> None:
+        tokens = model.items(_TOKENS)
+        tokens[tokens.index(text)] = b"newline"
+
+    return change
 
 
-def _chat_without_template() -> bytes:
-    model = _llama().drop("tokenizer.chat_template")
+add_bitnet("one_token", "T008", key_field(_TOKENS), _one_token)
+add_llama("pre_missing", "T009", _COUNT, lambda model: model.drop(_PRE))
+_value("pre_unknown", "T010", _PRE, b"llama-bpe3")
+_value("pre_falcon_e", "T011", _PRE, b"falcon_e")
+add_llama("newline_missing", "T012", key_field(_TOKENS), _without_token("\u010a".encode()))
+add_bitnet("newline_piece_missing", "T012", key_field(_TOKENS), _without_token(b"<0x0A>"))
+
+
+def _chat_without_template(model: Model) -> None:
+    model.drop(_TEMPLATE).set(_EOS, model.items(_TOKENS).index(b"<|eot_id|>"))
+
+
+add_llama("template_missing", "T013", key_field(_EOS), _chat_without_template)
+_item("tokens_padded", "T014", _TOKENS, 265, b"[PAD265]")
+add_b158("add_bos_unsaid", "T015", _COUNT, lambda model: model.drop("tokenizer.ggml.add_bos_token"))
+add_bitnet("scores_missing", "T016", _COUNT, lambda model: model.drop(_SCORES))
+_item("byte_token_negative", "T017", _TOKENS, 8, b"<0x-1>", add_bitnet)
+_item("token_64k", "S210", _TOKENS, 261, b"x" * 70_000)
+add_llama("tokens_of_bytes", "M003", key_field(_TOKENS, "type"),
+          lambda model: model.set(_TOKENS, b"<s>\n</s>", ValueType.STRING))  # fmt: skip
+
+
+def _exchanged(model: Model) -> None:
+    bos, eos = model.pair(_BOS), model.pair(_EOS)
+    bos.value, eos.value = eos.value, bos.value
+
+
+def _reversed_chain(model: Model) -> None:
+    """Write merges of which each needs the next one."""
+    model.items(_MERGES)[:] = [b"a" * length + b" a" for length in range(20, 0, -1)]
+
+
+def _blanks(model: Model) -> None:
+    """Write tokens with blanks in place of U+0120."""
     tokens = model.items(_TOKENS)
-    return model.set("tokenizer.ggml.eos_token_id", tokens.index(b"<|eot_id|>")).built()
+    tokens[:] = [bytes(item).replace("\u0120".encode(), b" ") for item in tokens]
 
 
-_EOS = _path("tokenizer.ggml.eos_token_id")
-add("template_missing", "T013", _EOS, _chat_without_template)
-add("tokens_padded", "T014", _path(_TOKENS, 265), lambda: _put(_TOKENS, 265, b"[PAD265]"))
-add(
-    "add_bos_unsaid",
-    "T015",
-    _COUNT,
-    lambda: Model("bitnet-b1.58").drop("tokenizer.ggml.add_bos_token").built(),
-    sound=_B158,
-)
-add("scores_missing", "T016", _COUNT, lambda: _pieces().drop(_SCORES).built(), sound=_BITNET)
-add(
-    "byte_token_negative",
-    "T017",
-    _path(_TOKENS, 8, "bitnet"),
-    lambda: _put(_TOKENS, 8, b"<0x-1>", "bitnet"),
-    sound=_BITNET,
-)
-add("token_64k", "S210", _path(_TOKENS, 261), lambda: _put(_TOKENS, 261, b"x" * 70_000))
-add("tokens_of_bytes", "M003", _path(_TOKENS, field="type"), lambda: (
-    _llama().set(_TOKENS, b"<s>\n</s>", ValueType.STRING).built()))  # fmt: skip
-
-_TEMPLATE = "tokenizer.chat_template"
-_TWO_TURNS = b"{% for m in messages %}<|start_header_id|>{{ m.content }}<|eot_id|>{% endfor %}"
+add_llama("eos_normal", "T018", key_field(_EOS), _put(_TYPES, 270, 1))
+add_llama("bos_and_eos_exchanged", "T019", key_field(_BOS), _exchanged)
+_value("template_of_another_model", "T020", _TEMPLATE,
+       b"{% for m in messages %}<|start_header_id|>{{ m.content }}<|eot_id|>{% endfor %}")  # fmt: skip
+add_llama("merges_reversed", "T021", key_field(_MERGES, "value.items[0]"), _reversed_chain)
+add_llama("merges_cut", "T022", key_field(_MERGES), lambda model: model.items(_MERGES).__delitem__(slice(4, None)))
 
 
-def _exchanged() -> bytes:
-    model = _llama()
-    bos, eos = (model.pair(f"tokenizer.ggml.{name}_token_id").value for name in ("bos", "eos"))
-    return model.set("tokenizer.ggml.bos_token_id", eos).set("tokenizer.ggml.eos_token_id", bos).built()
-
-
-def _reversed_chain(items: list[object]) -> None:
-    """Merge of which each needs the next one."""
-    items[:] = [b"a" * length + b" a" for length in range(20, 0, -1)]
-
-
-def _blanks(items: list[object]) -> None:
-    items[:] = [bytes(item).replace("\u0120".encode(), b" ") for item in items]  # type: ignore[call-overload]
-
-
-add("eos_normal", "T018", _path("tokenizer.ggml.eos_token_id"), lambda: _put(_TYPES, 270, 1))
-add("bos_and_eos_exchanged", "T019", _path("tokenizer.ggml.bos_token_id"), _exchanged)
-add("template_of_another_model", "T020", _path(_TEMPLATE), lambda: _llama().set(_TEMPLATE, _TWO_TURNS).built())
-add("merges_reversed", "T021", _path(_MERGES, 0), lambda: _items(_MERGES, _reversed_chain))
-add("merges_cut", "T022", _path(_MERGES), lambda: _items(_MERGES, lambda items: items.__delitem__(slice(4, None))))
-
-
-def _of_embedding(add_eos: object) -> bytes:
+def _of_embedding(add_eos: bool) -> Model:
+    """Return an embedding model that says whether texts get a last token."""
     model = Model("qwen3").drop("tokenizer.ggml.add_eos_token")
-    return (
-        model.built() if add_eos is None else model.add("tokenizer.ggml.add_eos_token", ValueType.BOOL, add_eos).built()
-    )
+    return model.add("tokenizer.ggml.add_eos_token", ValueType.BOOL, add_eos)
 
 
-def _turns(template: bytes = b"{% for m in messages %}{{ m.content }}<|eot_id|>{% endfor %}") -> bytes:
-    return _llama().set(_TEMPLATE, template).built()
+def _with_template(template: bytes, add_bos: bool | None = None) -> Model:
+    """Return a model with a template, which may say whether the tokenizer adds a first token."""
+    model = Model("llama").set(_TEMPLATE, template)
+    return model if add_bos is None else model.add("tokenizer.ggml.add_bos_token", ValueType.BOOL, add_bos)
 
 
-def _begun(template: bytes, says: bool = True) -> bytes:
-    """Return a model whose template may begin with the first token, and which says whether the tokenizer adds one."""
-    return _llama().set(_TEMPLATE, template).add("tokenizer.ggml.add_bos_token", ValueType.BOOL, says).built()
-
-
-add("eos_not_added", "T024", _path("{arch}.pooling_type", architecture="qwen3"), lambda: _of_embedding(False),
-    ("P301",), sound=lambda: _of_embedding(True))  # fmt: skip
-add("eos_added_unsaid", "T024", _path("{arch}.pooling_type", architecture="qwen3"), lambda: _of_embedding(None),
-    ("P301",), sound=lambda: _of_embedding(True))  # fmt: skip
-add("eos_ends_no_turn", "T025", _path("tokenizer.ggml.eos_token_id"), _turns,
-    sound=lambda: _turns(b"{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"))  # fmt: skip
-add("bos_twice", "T026", _path(_TEMPLATE), lambda: _begun(b"{{- bos_token }}{{ messages }}"),
-    sound=lambda: _begun(b"{{- bos_token }}{{ messages }}", says=False))  # fmt: skip
-add("bos_twice_by_text", "T026", _path(_TEMPLATE), lambda: _begun(b"<|begin_of_text|>{{ messages }}"),
-    sound=lambda: _begun(b"{{ messages }}"))  # fmt: skip
-add("template_empty", "T027", _path(_TEMPLATE), lambda: _turns(b" \n"), sound=lambda: _turns(b"{{ messages }}"))
-add("tokens_with_blanks", "T023", _path(_TOKENS, 220), lambda: _items(_TOKENS, _blanks))
+add_embedding = partial(add_changed, lambda: _of_embedding(True))
+add_embedding("eos_not_added", "T024", key_field("{arch}.pooling_type"),
+              lambda model: model.set("tokenizer.ggml.add_eos_token", False), ("P301",))  # fmt: skip
+add_embedding("eos_added_unsaid", "T024", key_field("{arch}.pooling_type"),
+              lambda model: model.drop("tokenizer.ggml.add_eos_token"), ("P301",))  # fmt: skip
+add_changed(
+    partial(_with_template, b"{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"),
+    "eos_ends_no_turn", "T025", key_field(_EOS),
+    lambda model: model.set(_TEMPLATE, b"{% for m in messages %}{{ m.content }}<|eot_id|>{% endfor %}"),
+)  # fmt: skip
+add_changed(partial(_with_template, b"{{- bos_token }}{{ messages }}", False), "bos_twice", "T026", key_field(_TEMPLATE),
+            lambda model: model.set("tokenizer.ggml.add_bos_token", True))  # fmt: skip
+add_changed(partial(_with_template, b"{{ messages }}", True), "bos_twice_by_text", "T026", key_field(_TEMPLATE),
+            lambda model: model.set(_TEMPLATE, b"<|begin_of_text|>{{ messages }}"))  # fmt: skip
+add_changed(partial(_with_template, b"{{ messages }}"), "template_empty", "T027", key_field(_TEMPLATE),
+            lambda model: model.set(_TEMPLATE, b" \n"))  # fmt: skip
+add_llama("tokens_with_blanks", "T023", key_field(_TOKENS, "value.items[220]"), _blanks)
 
 
 # --- templates and other text ----------------------------------------------------------------------------------------
@@ -209,7 +190,7 @@ def _template_array(source: str) -> bytes:
 
 
 def _about(name: str, code: str, key: bytes, value: bytes, also: tuple[str, ...] = (), large: bool = False) -> None:
-    """A text that is more than the name or the description that it should be."""
+    """Add a text that is more than the name or the description that it should be."""
     add_case(name, code, _VALUE, lambda: _text(value, key), also, large, lambda: _text(b"model", key))
 
 

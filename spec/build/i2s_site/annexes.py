@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from i2s_site.checkout import chapters
 from i2s_site.figures import SCALE
 from i2s_site.runtimes import table
-from i2s_spec.conformance.mistakes import FLAGS
-from i2s_spec.conformance.operations import OPERATIONS, VERDICTS
+from i2s_spec.conformance.explanations import FLAGS
+from i2s_spec.conformance.protocol_terms import OPERATIONS, VERDICTS
 from i2s_spec.conformance.vectors import suite
 from i2s_spec.conformance.vectors.all_vectors import HERE
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, BlockLayout

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_site.checkout import root
 from i2s_site.runtimes import table
-from i2s_spec.conformance.operations import OPERATIONS
+from i2s_spec.conformance.protocol_terms import OPERATIONS
 
 #: Columns of tensors: head, and the features of a vector that belong there.
 _COLUMNS: Final = (

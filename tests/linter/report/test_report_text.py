@@ -23,7 +23,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource, source_of
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.baseline import Baseline
 from i2s_spec.linter.engine import excerpt_of, lint
 from i2s_spec.linter.options import defaults
@@ -154,7 +154,7 @@ def test_a_verdict_says_what_was_checked() -> None:
     assert f"; {int(asked) + int(ignored)} rules checked," in line()
     # Only rules whose condition the file meets are counted, and those that the reader checks in every file.
     everything = [REGISTRY[code] for code in set(defaults().levels) - faults.REMOTE]
-    subject = Subject(File(source_of(Draft().data)), reading=Reading("full"))
+    subject = LintContext(File(source_of(Draft().data)), reading=Reading("full"))
     met = [rule for rule in everything if rule.when(subject) and (rule.check is not None or rule.when is every_file)]
     assert asked_of(line()) == len(met) < len(everything) - 50
     left = asked_of(line(ignore=("M9", "S103"))), asked_of(line())
