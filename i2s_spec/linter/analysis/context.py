@@ -19,7 +19,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
-from i2s_spec.gguf.strings import text_decoded
+from i2s_spec.gguf.strings import utf8_damage
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
@@ -114,7 +114,7 @@ class LintContext:
             file.data_section.begin_at(padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT))
         else:
             file.data_section.locate()
-        if self.shift is None and self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
+        if self.shift is None and self.data_size_unexplained and (error := utf8_damage(file.source)) is not None:
             raise error
 
     @cached_property
