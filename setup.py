@@ -3,36 +3,95 @@
 Cython's code for typed memoryviews is as long as the C code of one of our modules. It is compiled once, as
 `i2s_spec._cyutility`, which the extensions import, except those of short commands. Cython runs when extensions are built,
 not when a tool reads metadata.
+
+Where there is no C compiler, or Python has no headers, nothing is compiled: beside each extension is a Python module of the
+same name, which Python imports where the extension is missing. I2S_BUILD decides instead, where it is set: `plain`, to
+compile nothing, or `compiled`. A compiler that fails is an error.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import OptionError
 
 SHARED = "i2s_spec._cyutility"
 #: What short commands import: it has no typed memoryviews, needs little of that code, and has a copy of what it needs.
 ALONE = {"i2s_spec.codec._cpu", "i2s_spec.codec._survey", "i2s_spec.gguf._scanner", "i2s_spec.gguf._strings"}
+BUILD = "I2S_BUILD"
 
 
 def processors() -> int:
-    """Return number of processors that the build may use."""
+    """Return the number of processors that the build may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def why_plain() -> str:
+    """Return why nothing is compiled; empty where extensions are.
+
+    :raises OptionError: for another value of I2S_BUILD
+    """
+    asked = os.environ.get(BUILD, "")
+    if asked not in ("", "plain", "compiled"):
+        raise OptionError(f"{BUILD} is {asked!r}; it can be plain or compiled")
+    if asked:
+        return f"{BUILD} is plain" if asked == "plain" else ""
+    windows = sys.platform == "win32"
+    compiler = os.environ.get("I2S_CLANG_CL", "clang-cl.exe") if windows else os.environ.get("CC", "")
+    compiler = compiler or sysconfig.get_config_var("CC") or "cc"
+    if not any(shutil.which(word) for word in (compiler, *shlex.split(compiler, posix=not windows)[:1])):
+        return f"there is no C compiler ({compiler})"
+    folders = [
+        sysconfig.get_path("include"),
+        sysconfig.get_path("platinclude"),
+        os.path.join(sys.exec_prefix, "include"),
+    ]
+    folders += [folder for name in ("CPATH", "C_INCLUDE_PATH") for folder in os.environ.get(name, "").split(os.pathsep)]
+    if not any(folder and os.path.isfile(os.path.join(folder, "Python.h")) for folder in folders):
+        return f"Python's headers are not installed ({os.path.join(folders[0], 'Python.h')})"
+    return ""
+
+
+class Package(Distribution):
+    """The package with its extensions, or without them."""
+
+    plain = ""
+
+    def parse_config_files(self, *arguments: Any, **options: Any) -> None:
+        """Read pyproject.toml; a distribution without extensions is pure, as the name of its wheel says."""
+        super().parse_config_files(*arguments, **options)
+        self.plain = why_plain()
+        if self.plain:
+            self.ext_modules = []
+
+    def run_commands(self) -> None:
+        """Run all commands, and say at the end where nothing was compiled."""
+        super().run_commands()
+        if self.plain and self.have_run.get("build_py"):
+            print(
+                f"i2s-spec: nothing was compiled, since {self.plain}: the definitions in NumPy and Python are used, which "
+                "are slower; `i2s info` says so",
+                file=sys.stderr,
+            )
 
 
 class BuildExtensions(build_ext):
     """Compiles extensions on all processors, in the order of their declarations."""
 
     def finalize_options(self) -> None:
+        """Add what all extensions share."""
         declared = self.distribution.ext_modules
-        if not any(extension.name == SHARED for extension in declared):
+        if declared and not any(extension.name == SHARED for extension in declared):
             declared.append(Extension(SHARED, ["_cyutility.c"], extra_compile_args=["-O1", "-g0"]))
         super().finalize_options()
         if self.parallel is None:
@@ -44,11 +103,13 @@ class BuildExtensions(build_ext):
 
         folder = Path(self.build_temp)
         folder.mkdir(parents=True, exist_ok=True)
+        headers = sorted(path.as_posix() for path in Path("pyx").iterdir() if path.suffix in (".h", ".pxi"))
         for extension in self.extensions:
             if extension.name == SHARED:
                 extension.sources = [str(folder / "_cyutility.c")]  # Cython writes this file
-            if "pyx" not in extension.include_dirs:
-                extension.include_dirs.append("pyx")
+            else:
+                extension.depends = headers
+            extension.include_dirs.append("pyx")
             extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
         # Fork a process for each processor; without fork, each would run this file again.
         workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
@@ -96,4 +157,4 @@ def use_clang(compiler: Any, extensions: list[Extension]) -> None:
 
 
 if __name__ == "__main__":
-    setup(cmdclass={"build_ext": BuildExtensions})
+    setup(cmdclass={"build_ext": BuildExtensions}, distclass=Package)

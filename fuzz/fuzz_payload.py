@@ -26,7 +26,7 @@ from i2s_spec.codec import native as readers
 from i2s_spec.codec import quantize as mean
 from i2s_spec.codec import reference as recode
 from i2s_spec.codec.change_groups import BLOCK_TYPES, pack_blocks, unpack_blocks
-from i2s_spec.codec.encoding import TERNARY_TYPES, Form, Trits
+from i2s_spec.codec.encoding import TERNARY_TYPES, TernaryEncoding, Trits
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
 from i2s_spec.codec.observation import classify
 from i2s_spec.codec.quantized import TYPES
@@ -196,7 +196,7 @@ def _formed(head: bytes, content: bytes) -> None:
     shape = ((head[2] % 9, cols), (2, head[2] % 9, cols), (cols,), ())[head[4] >> 1 & 3]
     shape = (shape[0] * 2048, *shape[1:]) if head[6] & 1 and len(shape) == 2 and shape[1] <= 512 else shape
     dialect, order = _DIALECTS[head[1] % len(_DIALECTS)], "big" if head[4] & 1 else "little"
-    form = outcome(lambda: Form(kind, shape, dialect, order))  # type: ignore[arg-type]
+    form = outcome(lambda: TernaryEncoding(kind, shape, dialect, order))  # type: ignore[arg-type]
     if form[0] in ("ValueError", "TypeError"):
         return
     size = form[0].byte(form[0].elements) + form[0].tail_bytes

@@ -134,28 +134,9 @@ def __getattr__(name: str) -> "Any":
         home = "i2s_spec._version" if name == _VERSION else _HOMES[name]
     except KeyError:
         raise AttributeError(f"module 'i2s_spec' has no attribute {name!r}") from None
-    try:
-        value = getattr(import_module(home), name)
-    except ImportError as error:
-        raise explained(error) from error
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
-
-
-def explained(error: ImportError) -> ImportError:
-    """Return an import that failed as an error that helps: a checkout that was never built lacks the compiled
-    modules.
-    """
-    import re
-
-    compiled = "scanner|strings|codec|cpu|survey|blocks|bit_sums|matmul|reduce|fast|cyutility"
-    missing = re.search(rf"(?:name |module named )'(?:i2s_spec[\w.]*\.)?(_(?:{compiled}))'", str(error))
-    if missing is None:
-        return error
-    return ImportError(
-        f"{missing[1]} is compiled and was not built here: this is a checkout, not the installed package. "
-        "Run `pip install -e .` in it, or use the installed package from another folder"
-    )
 
 
 def __dir__() -> list[str]:

@@ -185,7 +185,7 @@ def _dialect(found: Identification) -> tuple[str, bool]:
 
 
 def _steps(checkup: Checkup, path: str) -> Iterator[Step]:
-    """What to do next, the most urgent first."""
+    """Yield what to do next, the most urgent first."""
     report, found, verdicts = checkup.report, checkup.identification, checkup.verdicts
     counts = Counter(finding.code for finding in report.findings)
     counts.update(report.elided)

@@ -21,16 +21,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from typing import ParamSpec, TypeVar
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
+from typing import Any, Final, NamedTuple
 
 #: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
 #: package. No input makes the last one: every fuzz harness asks for that.
@@ -106,7 +99,7 @@ class FormatError(ValueError):
         return f"{self.fault.code} {self.fault.slug}{where}: {self.message}"
 
     def of_file(self, path: str | os.PathLike[str]) -> FormatError:
-        """This error with the name of its file added, unless it has one already."""
+        """Return this error with the name of its file added, unless it has one already."""
         if self.file is None:
             self.file = os.fsdecode(path)
             self.add_note(f"in the file {quote(self.file, 4096)}")  # a traceback shows it below the message
@@ -145,7 +138,7 @@ class ForbiddenFileError(FileError, PermissionError):
 
 
 def file_error(fault: Fault, error: OSError) -> FileError:
-    """What the system said when a file was to be opened, as a `FormatError` that has no bytes.
+    """Return what the system reported when a file was to be opened, as a `FormatError` that has no bytes.
 
     :param fault: whose message has a `reason`
     """
@@ -200,7 +193,7 @@ class MissingExtra(ImportError):
 
 
 def how_to_install(extra: str) -> str:
-    """What brings an extra: the package is in no index, so that it takes a checkout of the project.
+    """Return what brings an extra: the package is in no index, so that it takes a checkout of the project.
 
     >>> how_to_install("chat")
     "pip install -e '.[chat]' in a checkout of i2s-spec"
@@ -221,7 +214,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def all_of(number: int, one: str, many: str = "") -> str:
-    """All things of a number, as `counted` says it.
+    """Name all things of a number, as `counted` says it.
 
     >>> all_of(1, "tensor is", "tensors are"), all_of(2, "tensor is", "tensors are")
     ('the one tensor is', 'all 2 tensors are')
@@ -287,7 +280,7 @@ def _shown(value: Any) -> str:
 
 
 def quote(text: str | bytes, limit: int = QUOTE_LIMIT, bare: bool = False) -> str:
-    """Text of unknown origin as one printable line: controls, bidi marks, surrogates and odd bytes become escapes.
+    """Write text of unknown origin as one printable line: controls, bidi marks, surrogates and odd bytes become escapes.
 
     What a terminal, a log or a reader could take for something else than text is written as `\\xNN` or `\\uNNNN`;
     beyond `limit` characters the rest is counted, not shown. With `bare` there are no quotation marks around it.
@@ -395,30 +388,3 @@ class MissingName(KeyError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MissingName, (self._kind, self.args[0], list(islice(self._names, self.COMPARED)))
-
-
-# --- deprecation -----------------------------------------------------------------------------------------------------
-# Old spellings of keywords work for one release, with a notice.
-
-
-def renamed_keyword(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take a keyword by its old name as well.
-
-    :raises TypeError: on a call with both names
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def call(*args: P.args, **options: P.kwargs) -> R:
-            if old in options:
-                if new in options:
-                    raise TypeError(f"{function.__name__}() takes {new}= or its old name {old}=, not both")
-                from warnings import warn
-
-                warn(f"the keyword {old}= is called {new}= now", DeprecationWarning, stacklevel=2)
-                options[new] = options.pop(old)
-            return function(*args, **options)
-
-        return call
-
-    return decorate

@@ -62,6 +62,7 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
         UNROLL for (int r = 0; r < R; r++) acc[c][r] = (FN(vf)){0};
     int64_t k = 0;
     for (; k + VL <= columns; k += VL) {
+        if (C > 1 && ahead != NULL && k * size * R % 64 == 0) __builtin_prefetch(ahead + k * size * R, 0, 2);
         if (C == 1 && R > 1 && ahead != NULL) {
             if (second)
                 UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 2);
@@ -93,15 +94,16 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
     }
 }
 
+/* `from_memory`: the rows were not read by other tokens just before. */
 INLINE void FN(tiles)(const int kind, const int C, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns,
-                      const float *x, int64_t x_pitch, float *out, int64_t stride) {
+                      const float *x, int64_t x_pitch, float *out, int64_t stride, const int from_memory) {
     const int R = C == 1 ? 4 : ROWS, far = rows * pitch > I2S_FAST_FAR, second = far && i2s_cpu_asks_second();
     int64_t r = 0;
     if (C == 1 && far && i2s_cpu_small_first())
         for (; r + 2 <= rows; r += 2)
             FN(tile)(kind, 2, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + 2) * pitch + AHEAD, 1);
     for (; r + R <= rows; r += R)
-        FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD, second);
+        FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, from_memory ? w + (r + R) * pitch + AHEAD : NULL, second);
     for (; r < rows; r++) FN(tile)(kind, 1, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, NULL, 0);
 }
 
@@ -109,12 +111,12 @@ INLINE void FN(dots_of)(const int kind, const uint8_t *w, int64_t rows, int64_t 
                         int64_t x_pitch, int64_t tokens, float *out, int64_t stride) {
     int64_t t = 0;
     for (; t + 4 <= tokens; t += 4)
-        FN(tiles)(kind, 4, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride);
+        FN(tiles)(kind, 4, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride, t == 0);
     if (t + 2 <= tokens) {
-        FN(tiles)(kind, 2, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride);
+        FN(tiles)(kind, 2, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride, t == 0);
         t += 2;
     }
-    if (t < tokens) FN(tiles)(kind, 1, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride);
+    if (t < tokens) FN(tiles)(kind, 1, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride, t == 0);
 }
 
 /* out[t * stride + r] = the sum of row r times token t. `pitch` is in bytes, `x_pitch` in floats. */

@@ -15,8 +15,8 @@ import i2s_spec as i2s
 
 PACKAGE = Path(i2s.__file__).resolve().parent
 SOURCES = Path(__file__).resolve().parent.parent / "pyx"
-#: A stub stands beside each extension.
-EXTENSIONS = sorted(path for path in PACKAGE.rglob("_*.pyi"))
+#: A module that is used where it is not compiled stands beside each extension.
+EXTENSIONS = sorted(path for path in PACKAGE.rglob("_[a-z]*.py") if path.stem != "_version")
 
 LOAD = """
 import importlib, sys

@@ -1,8 +1,7 @@
 """Conversion of checkpoints to correct GGUF files, and back.
 
     receipt                  import_with_receipt: a file with the record of its checks; verify_receipt repeats them
-      receipt_checks         checks a to k of a file against its checkpoint
-        reference_import     what the file must hold, and the forward pass, by independent code
+      receipt_checks         checks a to k of a file against another import of its checkpoint
       import_checkpoint      import_checkpoint: the file, and its keys `general.*` and `<architecture>.*`
         plan                 name, shape and type of each tensor; its bytes
           source_weights     matrices of the checkpoint as trits and scales
@@ -15,6 +14,6 @@
       tokenizers_worker      the separate process that runs the library `tokenizers`
     folder                   the files of a checkpoint, here or on a hub
 
-A line calls those that are indented below it; the last four serve all others, except that `reference_import` reads only
-the `folder`. An export reads weights with functions of `receipt_checks`.
+A line calls those that are indented below it; the last four serve all others. An export reads weights with functions of
+`receipt_checks`.
 """

@@ -24,9 +24,10 @@ import numpy as np
 from i2s_spec.checkpoints.export_tokenizer import tokenizer_files
 from i2s_spec.checkpoints.families import BY_FAMILY, PROJECTIONS, SHAPES, WEIGHT_SCALE, Family
 from i2s_spec.checkpoints.plan import FLOAT_TYPES, float_words
-from i2s_spec.checkpoints.receipt_checks import FileMatrix, floats_of, matrix_of, type_name
+from i2s_spec.checkpoints.receipt_checks import FileMatrix, floats_of, matrix_of
 from i2s_spec.codec.quantize import SMALLEST_SCALE
 from i2s_spec.codec.shape import from_bfloat16
+from i2s_spec.compare.hash import type_name
 from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 from i2s_spec.gguf.reader import takes_file

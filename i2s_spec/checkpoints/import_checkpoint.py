@@ -96,39 +96,55 @@ def import_checkpoint(
         if chosen not in known:
             raise ValueError(f"{what} cannot be converted to {quote(chosen)}; there are: {', '.join(known)}")
     refuse_inputs(target, *files_read(os.fsdecode(checkpoint)))
+    choices = Choices(to, embedding, fallback, rule, threads or os.cpu_count() or 1)
     with CheckpointFolder(checkpoint) as folder:
-        recognized = recognize(folder, family, weight_scale, partial(_fits, folder))
-        sizes = sizes_of(folder.config)
-        choices = Choices(to, embedding, fallback, rule, threads or os.cpu_count() or 1)
-        tensors, tied, values, factors = prepared(folder, recognized, sizes, choices, name, source)
-        lists = token_lists(folder, sizes.h.vocab, recognized.family.pre, pre)
-        values |= tokenizer_values(folder, lists)
-        with Writer(target, force=force, progress=progress) as writer:
-            for key, value in values.items():
-                writer.add(key, value, _kind(key, recognized.family.architecture))
-            if factors is not None:
-                writer.add_tensor("rope_freqs.weight", factors.shape, "F32", factors)
-            for tensor in tensors:
-                writer.add_tensor(tensor.name, tensor.shape, tensor.type, folder.tensors.unchanged(tensor.data))
-        read = [f"read from {folder.path}"] if folder.is_remote else []
-        for start, what in recognized.family.left_out.items():
-            if count := sum(each.startswith(start) for each in folder.tensors):
-                read.append(f"left out: {counted(count, 'tensor')} of {what} ({start}*)")
-        notes = [*read, *folder.notes, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
-        if recognized.family.caution and family is None:
-            notes.append(recognized.family.caution)
-        if recognized.family.weight_only and to not in FLOAT_TYPES:
-            notes.append(
-                "the model was not trained with quantized activations, but runtimes quantize them if weights are ternary"
-            )
-        return Imported(
-            writer.size,
-            recognized,
-            dict(Counter(tensor.type for tensor in tensors)),
-            dict(Counter(tensor.rule for tensor in tensors if tensor.rule)),
-            tied,
-            tuple(notes),
+        return import_folder(folder, target, choices, family, weight_scale, pre, name, source, force, progress)
+
+
+def import_folder(
+    folder: CheckpointFolder,
+    target: Target,
+    choices: Choices,
+    family: str | None = None,
+    weight_scale: str | None = None,
+    pre: str | None = None,
+    name: str | None = None,
+    source: str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Imported:
+    """Convert a checkpoint that is open, as `import_checkpoint` does."""
+    recognized = recognize(folder, family, weight_scale, partial(_fits, folder))
+    sizes = sizes_of(folder.config)
+    tensors, tied, values, factors = prepared(folder, recognized, sizes, choices, name, source)
+    lists = token_lists(folder, sizes.h.vocab, recognized.family.pre, pre)
+    values |= tokenizer_values(folder, lists)
+    with Writer(target, force=force, progress=progress) as writer:
+        for key, value in values.items():
+            writer.add(key, value, _kind(key, recognized.family.architecture))
+        if factors is not None:
+            writer.add_tensor("rope_freqs.weight", factors.shape, "F32", factors)
+        for tensor in tensors:
+            writer.add_tensor(tensor.name, tensor.shape, tensor.type, folder.tensors.unchanged(tensor.data))
+    read = [f"read from {folder.path}"] if folder.is_remote else []
+    for start, what in recognized.family.left_out.items():
+        if count := sum(each.startswith(start) for each in folder.tensors):
+            read.append(f"left out: {counted(count, 'tensor')} of {what} ({start}*)")
+    notes = [*read, *folder.notes, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
+    if recognized.family.caution and family is None:
+        notes.append(recognized.family.caution)
+    if recognized.family.weight_only and choices.to not in FLOAT_TYPES:
+        notes.append(
+            "the model was not trained with quantized activations, but runtimes quantize them if weights are ternary"
         )
+    return Imported(
+        writer.size,
+        recognized,
+        dict(Counter(tensor.type for tensor in tensors)),
+        dict(Counter(tensor.rule for tensor in tensors if tensor.rule)),
+        tied,
+        tuple(notes),
+    )
 
 
 def prepared(

@@ -8,7 +8,7 @@ written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -40,7 +40,7 @@ from i2s_spec.checkpoints.source_weights import (
 )
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
-from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, Form, ProofError
+from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, ProofError, TernaryEncoding
 from i2s_spec.codec.float_passes import change_words, width_of
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
@@ -86,6 +86,7 @@ class Choices(NamedTuple):
     :param fallback: type of matrices that `to` cannot hold; without it they are refused
     :param rule: `absmean` or `ternary` for all floats, instead of the rule that is found
     :param compare: whether a head is compared with the embedding; if not, one of its type and shape counts as equal
+    :param types: types of single tensors, by their names in the file; before all others
     """
 
     to: str = "I2_S"
@@ -94,6 +95,7 @@ class Choices(NamedTuple):
     rule: str | None = None
     threads: int = 1
     compare: bool = True
+    types: Mapping[str, str] = {}
 
 
 def planned(
@@ -269,7 +271,7 @@ class _Plan:
             read = partial(float_matrix, stored, rule, self.choices.threads, self.room)
         read = partial(self.ordered, each.word, read)
         self.matrices.append((shape, rule, read))
-        type = self.choices.to
+        type = self.choices.types.get(target, self.choices.to)
         if why := why_not(type, shape):
             self.misfits.setdefault(shape, why)
             type = self.choices.fallback or type
@@ -293,7 +295,8 @@ class _Plan:
     def table(self, module: str, words: tuple[str, ...]) -> PlannedTensor:
         source = "lm_head.weight" if module == "lm_head" else self.source(module)
         stored = self.stored(source, self.shape(words))
-        name, type = f"{WHOLE[module]}.weight", self.choices.embedding
+        name = f"{WHOLE[module]}.weight"
+        type = self.choices.types.get(name, self.choices.embedding)
         return PlannedTensor(
             name, stored.shape, type, source, "", partial(_table_bytes, name, stored, type, self.choices.threads)
         )
@@ -306,13 +309,14 @@ class _Plan:
         change: Change | None = None,
         file_shape: tuple[int, ...] | None = None,
     ) -> PlannedTensor:
-        """Return a float tensor that is stored as F32.
+        """Return a float tensor that is stored as F32, where no other type is chosen for it.
 
         :param change: changes all its values
         :param file_shape: its shape in the file, if it differs
         """
-        make = partial(_float_bytes, target, self.stored(source, shape), "F32", change)
-        return PlannedTensor(target, file_shape or shape, "F32", source, "", make)
+        type = self.choices.types.get(target, "F32")
+        make = partial(_float_bytes, target, self.stored(source, shape), type, change)
+        return PlannedTensor(target, file_shape or shape, type, source, "", make)
 
     def added(self, gains: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the gains of a norm as factors."""
@@ -405,7 +409,7 @@ FLOAT_TYPES: Final = tuple(FLOAT_WORDS)
 def why_not(type: str, shape: tuple[int, ...]) -> str | None:
     """Why a type cannot hold a matrix of a shape; None if it can."""
     try:
-        Encoder(Form(type, shape), np.float32(1))
+        Encoder(TernaryEncoding(type, shape), np.float32(1))
     except ValueError as error:
         return str(error)
     return None
@@ -424,7 +428,7 @@ def _keeps_scales(type: str, matrix: TernaryMatrix) -> bool:
     scales, (rows, cols) = matrix.scales, matrix.shape
     if scales.size == 1:
         try:
-            Encoder(Form(type, (rows, cols)), matrix.scale)
+            Encoder(TernaryEncoding(type, (rows, cols)), matrix.scale)
         except ValueError:
             return False
         return True
@@ -444,8 +448,8 @@ def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: 
         if isinstance(matrix, TernaryMatrix) and matrix.scales.size > 1:
             yield from _grouped(name, matrix, type)
             return
-        encoder = Encoder(Form(type, matrix.shape), matrix.scale)
-        size, unit = encoder.form.elements, encoder.form.unit
+        encoder = Encoder(TernaryEncoding(type, matrix.shape), matrix.scale)
+        size, unit = encoder.encoding.elements, encoder.encoding.unit
         step = max(WINDOW // unit, 1) * unit
 
         def made(start: int) -> bytes:

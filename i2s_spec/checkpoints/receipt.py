@@ -28,20 +28,23 @@ from i2s_spec.checkpoints.folder import TEXTS, CheckpointFolder, object_of, refu
 from i2s_spec.checkpoints.import_checkpoint import Imported, import_checkpoint
 from i2s_spec.checkpoints.receipt_checks import (
     CHECKS,
+    COMPARED,
     FAILED,
     NOT_MADE,
     POSITIONS,
     Check,
+    codes_check,
     concluded,
+    imported_again,
     keys_check,
     lint_check,
     logits_check,
     matrix_of,
+    refused_checks,
     tensor_hashes,
     text_check,
     weight_checks,
 )
-from i2s_spec.checkpoints.reference_import import LINEAR, NET_LINEAR, Witness
 from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, give_name, refuse_taken, unfinished_folder
@@ -63,6 +66,7 @@ def make_receipt(
     checkpoint: Path,
     path: Path,
     *,
+    family: str | None = None,
     rule: str | None = None,
     weight_scale: str | None = None,
     base: Path | None = None,
@@ -72,40 +76,48 @@ def make_receipt(
 ) -> dict[str, Any]:
     """Check a GGUF file against the checkpoint from which it was made.
 
+    The checkpoint is imported again, and what differs from the file is reported: so a receipt proves that the file is
+    what this version (`tool`) makes of this checkpoint. The import goes to a temporary file of the same size.
+
     :param checkpoint: the folder, or a hub's repository; every file of it is read again
+    :param family: the family, if it was given to `import_checkpoint`
     :param rule: the rule, if it was given to `import_checkpoint`
     :param weight_scale: `multiply` or `divide`, if it was given to `import_checkpoint`
     :param base: a GGUF file of the base model of a fine-tune, for check i
     :param latent: another revision of the checkpoint, with floats, for check c
     :param positions: how many tokens' logits are compared
-    :param only: letters of the checks to make; the others are `not made`. a to e are made together
+    :param only: letters of the checks to make; the others are `not made`
     :returns: the receipt, as plain data
     :raises ValueError: for unknown letters
     :raises FormatError, OSError: for files that cannot be read
     """
     if unknown := set(only) - CHECKS.keys():
         raise ValueError(f"unknown check {quote(min(unknown))}; there are: {', '.join(CHECKS)}")
-    with CheckpointFolder(checkpoint) as folder, open_file(path) as file:
+    with ExitStack() as stack:
+        folder, file = stack.enter_context(CheckpointFolder(checkpoint)), stack.enter_context(open_file(path))
+        floats = None if latent is None else stack.enter_context(CheckpointFolder(latent))
         _require_words(folder, weight_scale)
         tensors = tensor_hashes(file)
-        witness = Witness(folder, rule, weight_scale)
         made: list[Check] = []
-        if set(only) & set("abcde"):
-            with ExitStack() as stack:
-                other = None
-                if latent is not None:
-                    floats = stack.enter_context(CheckpointFolder(latent))
-                    _require_words(floats, None)
-                    other = Witness(floats)
-                made += weight_checks(file, witness, other)
-        rest: dict[str, Callable[[], Check]] = {
-            "f": lambda: text_check(file, folder),
-            "g": lambda: logits_check(file, witness, positions),
+        if set(only) & set(COMPARED):
+            again = stack.enter_context(imported_again(folder, file, family, rule, weight_scale))
+            if isinstance(again, str):
+                made += refused_checks(again)
+            else:
+                compared: dict[str, Callable[[], list[Check]]] = {
+                    "abce": lambda: weight_checks(file, tensors, again, folder, floats),
+                    "f": lambda: [text_check(file, again.file, folder)],
+                    "g": lambda: [logits_check(file, again.file, positions)],
+                    "k": lambda: [keys_check(file, again.file)],
+                }
+                made += [check for ids, make in compared.items() if set(ids) & set(only) for check in make()]
+        alone: dict[str, Callable[[], Check]] = {
+            "d": lambda: codes_check(tensors),
             "h": lambda: lint_check(file),
             "i": lambda: _base_check(file, base),
-            "k": lambda: keys_check(file, witness),
         }
-        made += [check() for id, check in rest.items() if id in only]
+        made += [make() for id, make in alone.items() if id in only]
+        made = [check for check in made if check.id in only]
         there = {check.id for check in made}
         made += [Check(id, NOT_MADE, "it was not requested") for id in CHECKS if id not in there]
         checks = sorted(made, key=lambda check: check.id)
@@ -114,7 +126,7 @@ def make_receipt(
             "tool": f"i2s-spec {__version__}",
             "file": _identity(path),
             "checkpoint": [_identity(folder.file(name), folder.source(name)) for name in _files(folder)],
-            "choices": {"rule": rule, "weight_scale": weight_scale},
+            "choices": {"family": family, "rule": rule, "weight_scale": weight_scale},
             "checks": [check.as_dict() for check in checks],
             "tensors": tensors,
         }
@@ -189,10 +201,7 @@ def verify_receipt(
         with open_file(path) as file:
             read = checked_receipt(embedded(file), path)
     if against is not None:
-        choices = read["choices"]
-        now = make_receipt(
-            against, path, rule=choices.get("rule"), weight_scale=choices.get("weight_scale"), positions=positions
-        )
+        now = make_receipt(against, path, **_choices(read["choices"]), positions=positions)
     else:
         reason = "the checkpoint was not given: --against names it"
         with open_file(path) as file:
@@ -205,6 +214,11 @@ def verify_receipt(
             }  # fmt: skip
     now["changed"] = _differences(read, now)
     return now
+
+
+def _choices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the choices of an import that a receipt records."""
+    return {name: given.get(name) for name in ("family", "rule", "weight_scale")}
 
 
 def read_receipt(path: Path) -> dict[str, Any]:
@@ -262,9 +276,10 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
             if old_files.get(name) != new_files.get(name):
                 found.append(f"{quote(name)} of the checkpoint differs")
     status = {each["id"]: each["status"] for each in before["checks"]}
-    for check in now["checks"]:
-        if check["status"] == FAILED and status.get(check["id"]) != FAILED:
-            found.append(f"check {check['id']} fails now")
+    fail = [check["id"] for check in now["checks"] if check["status"] == FAILED and status.get(check["id"]) != FAILED]
+    found += [f"check {id} fails now" for id in fail]
+    if set(fail) & set(COMPARED) and before.get("tool") != now["tool"]:
+        found.append(f"the receipt was made by {quote(str(before.get('tool')))}; imports by {now['tool']} may differ")
     return found
 
 
@@ -294,16 +309,12 @@ def _base_check(file: File, base: Path | None) -> Check:
     changed = total = 0
     with open_file(base) as other:
         for name, tensor in file.tensors.items():
-            word = name.removesuffix(".weight").rpartition(".")[2]
-            if (
-                word not in {**LINEAR, **NET_LINEAR}
-                or name not in other.tensors
-                or other.tensors[name].shape != tensor.shape
-            ):
+            counterpart = other.tensors.get(name)
+            if counterpart is None or len(tensor.shape) != 2 or counterpart.shape != tensor.shape:
                 continue
             ours = matrix_of(tensor)
             try:
-                theirs = matrix_of(other.tensors[name])
+                theirs = matrix_of(counterpart)
             except ValueError as error:
                 raise refused(f"tensor {quote(name)} of the base model: {error}", base) from None
             if ours is not None and theirs is not None:
@@ -393,14 +404,7 @@ def import_with_receipt(
     with _workplace(name) as folder:
         path = os.path.join(folder, os.path.basename(name))
         imported = import_checkpoint(checkpoint, path, **choices)
-        made = make_receipt(
-            checkpoint,
-            path,
-            rule=choices.get("rule"),
-            weight_scale=choices.get("weight_scale"),
-            base=base,
-            latent=latent,
-        )
+        made = make_receipt(checkpoint, path, **_choices(choices), base=base, latent=latent)
         receipt = embed_receipt(made, path)
         size = os.path.getsize(path)
         with suppress(OSError):  # no file is replaced, or the file system has no modes

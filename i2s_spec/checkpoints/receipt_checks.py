@@ -1,34 +1,40 @@
 """The checks of a GGUF file against its checkpoint, `CHECKS` a to k: weights, texts, logits, lint, keys.
 
 A `Check` is passed, failed, or not made, with what was compared. A check that could not be made says why. Only a check
-that compared something can pass. What the file must hold comes from `reference_import`, never from the importer.
+that compared something can pass. What the file must hold is what an import of the checkpoint makes now, with the types
+of the file (`imported_again`); so the checks find files that were changed, or that came from an importer that works in
+another way. Whether this importer is right is proved elsewhere, by the logits of transformers and of llama.cpp.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.checkpoints.folder import MOST_TOKENIZER
-from i2s_spec.checkpoints.reference_import import NET_FLOATS, CheckpointForward, Witness, WitnessMatrix
-from i2s_spec.checkpoints.token_files import (
-    PROBES,
-    CannotTellError,
-    ask_library,
-    cuts_of,
-    from_tokenizer_model,
-    only_pre_tokenizer,
-)
+from i2s_spec.checkpoints.import_checkpoint import Imported, import_folder
+from i2s_spec.checkpoints.plan import FLOAT_TYPES, Choices
+from i2s_spec.checkpoints.source_weights import float_windows
+from i2s_spec.checkpoints.token_files import PROBES, CannotTellError, ask_library, cuts_of, only_pre_tokenizer
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
-from i2s_spec.compare.hash import require_own_bytes
+from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.compare.hash import require_own_bytes, type_name
+from i2s_spec.convert.encode import TARGETS
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, counted, quote
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.text.chat import SECONDS, Message, render
+from i2s_spec.model.tokenizer.byte_level import BY_NAME
 from i2s_spec.model.tokenizer.tokenizer import CHECK_TEXT, load_tokenizer
+from i2s_spec.safetensors.packed import PackedWeights
+from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -43,17 +49,19 @@ NOT_MADE: Final = "not made"
 
 #: Every check by its letter, in the order in which it is made.
 CHECKS: Final = {
-    "a": "every tensor of the checkpoint is in the file, once, and nothing else is",
-    "b": "codes and floats of every tensor equal those derived from the checkpoint",
+    "a": "every tensor of another import is in the file, once, and nothing else is",
+    "b": "codes and floats of every tensor equal those of another import",
     "c": "scales, bit for bit, and what weight_scale does",
     "d": "shares of -1, 0 and +1; no code without a meaning",
     "e": "the order of rows that rotation pairs",
     "f": "token ids of texts, special tokens and the chat template",
-    "g": "logits of the file and of the checkpoint",
+    "g": "logits of the file and of another import",
     "h": "lint finds no error",
     "i": "share of trits that differ from a base model",
-    "k": "sizes, rotation and context equal config.json",
+    "k": "sizes, rotation and context equal those of another import",
 }
+#: The checks that compare the file with another import.
+COMPARED: Final = "abcefgk"
 
 
 class Check(NamedTuple):
@@ -98,10 +106,10 @@ class FileMatrix(NamedTuple):
     trits: NDArray[np.int8]
     scales: NDArray[np.float32]
 
-
-def type_name(tensor: Tensor) -> str:
-    """Return the name of a tensor's type."""
-    return tensor.type.name if tensor.type is not None else f"type {tensor.number}"
+    def weights(self) -> NDArray[np.float32]:
+        """Return the trits times their scales, float32 [rows, cols]."""
+        scales = np.repeat(self.scales, self.trits.shape[1] // self.scales.shape[1], axis=1)
+        return self.trits * scales
 
 
 def floats_of(tensor: Tensor) -> NDArray[np.float32]:
@@ -166,220 +174,177 @@ def _hashes(tensor: Tensor, decoded: bool) -> dict[str, Any]:
     return found
 
 
+# --- another import --------------------------------------------------------------------------------------------------
+
+
+class Again(NamedTuple):
+    """Another import of the checkpoint of a file.
+
+    :param file: the file that it made
+    :param tensors: the hash of each of its tensors
+    """
+
+    file: File
+    imported: Imported
+    tensors: Mapping[str, Mapping[str, Any]]
+
+
+@contextmanager
+def imported_again(
+    folder: CheckpointFolder, file: File, family: str | None, rule: str | None, weight_scale: str | None
+) -> Iterator[Again | str]:
+    """Import the checkpoint of a file to a temporary folder, with the types and the pre-tokenizer of the file.
+
+    The folder lies where the system has its temporary files, and needs as much room as the file.
+
+    :returns: the import, or why the importer refuses the checkpoint (H104)
+    """
+    types = {
+        name: type
+        for name, tensor in file.tensors.items()
+        if (type := type_name(tensor)) in (TARGETS if len(tensor.shape) == 2 else FLOAT_TYPES)
+    }
+    choices = Choices(to="F32", embedding="F32", fallback="F32", rule=rule, threads=os.cpu_count() or 1, types=types)
+    pre = file.metadata.get("tokenizer.ggml.pre")
+    with TemporaryDirectory(prefix="i2s-") as place:
+        path = os.path.join(place, "again.gguf")
+        try:
+            imported = import_folder(
+                folder, path, choices, family, weight_scale, pre if isinstance(pre, str) and pre in BY_NAME else None
+            )
+        except FormatError as error:
+            if error.fault is not faults.CHECKPOINT_REFUSED:
+                raise
+            yield f"the checkpoint cannot be imported: {error.details['reason']}"
+            return
+        with open_file(path) as again:
+            yield Again(again, imported, tensor_hashes(again, ()))
+
+
+def refused_checks(reason: str) -> list[Check]:
+    """Return the checks that need another import, where there is none."""
+    return [Check(id, FAILED if id in "ab" else NOT_MADE, reason) for id in COMPARED]
+
+
 # --- weight checks ---------------------------------------------------------------------------------------------------
-# Checks a to e compare the weights of a file with those of the checkpoint.
+# Checks a, b, c and e compare the tensors of a file with those of another import, d looks at the file alone.
 
 #: Range of the share of zeros in trained ternary matrices; other shares are reported, and 0 % or 100 % fails.
 USUAL_ZEROS: Final = (0.25, 0.65)
 #: Largest difference between the shares of -1 and +1 of a whole model.
 BALANCE: Final = 0.02
 
-_FACTORS: Final = "rope_freqs.weight"
-#: Tensors of the checkpoint that are stored as part of another tensor.
-_PARTS: Final = ".weight_scale"
+
+class _Differences(NamedTuple):
+    """What differs from another import, in sentences."""
+
+    values: list[str]
+    scales: list[str]
+    rows: list[str]
 
 
-class _Tally:
-    """The result of the comparison of all matrices."""
+def weight_checks(
+    file: File,
+    tensors: Mapping[str, Mapping[str, Any]],
+    again: Again,
+    folder: CheckpointFolder,
+    latent: CheckpointFolder | None = None,
+) -> list[Check]:
+    """Make the checks a, b, c and e.
 
-    def __init__(self) -> None:
-        self.values: list[str] = []
-        self.scales: list[str] = []
-        self.rows: list[str] = []
-        self.codes: list[str] = []
-        self.unusual: list[str] = []
-        self.counts = np.zeros(3, dtype=np.int64)
-        self.rules: dict[str, int] = {}
-        self.rounded = 0.0
-        self.permuted = 0
-
-
-def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -> list[Check]:
-    """Check a to e.
-
+    :param tensors: the record of each tensor of the file
     :param latent: another revision of the checkpoint, with the floats from which the packed one was made
     """
-    expected = witness.expected()
-    tally = _Tally()
-    for name, module in expected.items():
-        if name in file.tensors:
-            _compare(file.tensors[name], module, witness, tally)
-    checks = [_bijection(file, witness, expected)]
-    total = int(tally.counts.sum())
-    facts: dict[str, Any] = {"tensors": len(expected), "rules": tally.rules, "largest_rounding": tally.rounded}
-    checks.append(concluded("b", tally.values, f"{counted(len(expected), 'tensor')}, {counted(total, 'trit')}", facts))
-    scales = "all scales are as derived" if total else "scales are within the floats that check b compares"
-    convention, proof = _convention(witness, latent)
-    checks.append(concluded("c", tally.scales + convention, f"{scales}; {proof}"))
-    shares = tally.counts / max(total, 1)
-    if total and abs(shares[0] - shares[2]) > BALANCE:
-        tally.codes.append(f"-1 has a share of {shares[0]:.4f} and +1 of {shares[2]:.4f}")
-    unusual = (
-        f"; unusual shares of zeros in {counted(len(tally.unusual), 'matrix', 'matrices')}" if tally.unusual else ""
-    )
-    facts = {
-        "minus": float(shares[0]),
-        "zero": float(shares[1]),
-        "plus": float(shares[2]),
-        "unusual": tally.unusual[:20],
-    }
-    if total:
-        detail = f"-1 {shares[0]:.4f}, 0 {shares[1]:.4f}, +1 {shares[2]:.4f}{unusual}"
-        checks.append(concluded("d", tally.codes, detail, facts))
-    else:
-        checks.append(Check("d", NOT_MADE, "the matrices are stored as floats, which have no codes"))
-    order = "two halves of a head alternate" if tally.permuted and not witness.qwen35 else "as in the checkpoint"
-    if tally.permuted and witness.qwen35:
+    found = _Differences([], [], [])
+    for name, want in again.tensors.items():
+        if name in tensors and any(tensors[name][key] != want[key] for key in want):
+            _compare(file.tensors[name], again.file.tensors[name], found)
+    problems = [f"tensor {quote(name)} is missing" for name in again.tensors if name not in tensors]
+    problems += [f"tensor {quote(name)} is not in another import" for name in tensors if name not in again.tensors]
+    count, trits = len(again.tensors), sum(sum(each.get("counts", ())) for each in tensors.values())
+    recognized = again.imported.recognized
+    order = "two halves of a head alternate" if recognized.family.rows == "neighbors" else "as in the checkpoint"
+    if recognized.family.parameters:
         order += ", and those of value heads in turn for all key heads"
-    checks.append(concluded("e", tally.rows, f"the rows of queries and keys are in the order that "
-                            f"{witness.architecture} rotates: {order}; no likelihood of a text was measured"))  # fmt: skip
-    return checks
+    scales = "all scales are those of another import" if trits else "scales are within the floats that check b compares"
+    convention, proof = _convention(again, folder, latent)
+    facts = {"tensors": count, "rules": dict(again.imported.rules)}
+    return [
+        concluded("a", problems, f"{counted(count, 'tensor')}; the head is {'tied' if again.imported.tied else 'its own'}"),
+        concluded("b", found.values, f"{counted(count, 'tensor')}, {counted(trits, 'trit')}", facts),
+        concluded("c", found.scales + convention, f"{scales}; {proof}"),
+        concluded("e", found.rows, f"the rows of queries and keys are in the order that {recognized.family.architecture} "
+                  f"rotates: {order}; no likelihood of a text was measured"),
+    ]  # fmt: skip
 
 
-def _bijection(file: File, witness: Witness, expected: dict[str, str]) -> Check:
-    problems = [f"tensor {quote(name)} is missing" for name in expected if name not in file.tensors]
-    extra = [name for name in file.tensors if name not in expected and name != _FACTORS]
-    problems += [f"tensor {quote(name)} corresponds to nothing in the checkpoint" for name in extra]
-    made = {module if module == "lm_head" else witness.prefix + module for module in expected.values()}
-    if not witness.untied:
-        made.add("lm_head")  # a copy of the embedding
-    for name in sorted(witness.used()):
-        module, _, end = name.rpartition(".")
-        floats = end == "weight_scale" and not witness.is_packed(module)
-        if name in made:
-            continue
-        if module not in made or end not in ("weight", "weight_scale", "bias") or floats:
-            problems.append(f"{quote(name)} of the checkpoint is in no tensor of the file")
-    for name, module in expected.items():
-        if not (module == "lm_head" or witness.has(module) or witness.prefix + module in witness.folder.tensors):
-            problems.append(
-                f"the checkpoint has no tensor {quote(f'{witness.prefix}{module}.weight')} for {quote(name)}"
-            )
-    return concluded(
-        "a", problems, f"{counted(len(expected), 'tensor')}; the head is {'its own' if witness.untied else 'tied'}"
-    )
-
-
-def _compare(tensor: Tensor, module: str, witness: Witness, tally: _Tally) -> None:
-    name = tensor.name
-    word, _, end = name.rpartition(".")
-    word = word.rpartition(".")[2]
+def _compare(tensor: Tensor, other: Tensor, found: _Differences) -> None:
+    """Compare a tensor with that of another import; equal values may have different types."""
+    name, kinds = quote(tensor.name), (type_name(tensor), type_name(other))
+    if tensor.shape != other.shape:
+        found.values.append(f"{name} has the shape {list(tensor.shape)}, and {list(other.shape)} is right")
+        return
     try:
-        if end == "weight" and witness.is_ternary(word, module):
-            want = witness.matrix(module)
-            found = matrix_of(tensor)
-            tally.rules[want.rule] = tally.rules.get(want.rule, 0) + 1
-            _compare_matrix(tensor, found, want, word, witness, tally)
+        ours, theirs = (matrix_of(each) if len(each.shape) == 2 else None for each in (tensor, other))
+        if ours is not None and theirs is not None:
+            _compare_matrices(tensor.name, ours, theirs, found)
             return
-        whole = name.split(".", 2)[-1]
-        if whole in NET_FLOATS:
-            values = witness.net_floats(whole.partition(".")[0], module)
-        elif end == "bias":
-            values = witness.permuted(word, witness.floats(f"{module}.bias"))
-        elif "norm" in word:
-            values = witness.gains(module)
-        else:
-            values = witness.permuted(word, witness.floats(f"{module}.weight"))
-    except (ValueError, KeyError) as error:
-        tally.values.append(f"{quote(name)}: {error}")
-        return
-    _compare_floats(tensor, values, tally)
-
-
-def _compare_floats(tensor: Tensor, values: NDArray[np.float32], tally: _Tally) -> None:
-    """Floats of the file are those of the checkpoint, rounded to the type, half to even."""
-    if type_name(tensor) not in ("F32", "F16", "BF16"):
-        tally.values.append(f"{quote(tensor.name)} is {type_name(tensor)}, and its source is floats")
-        return
-    found = floats_of(tensor)
-    if found.shape != values.shape or not np.array_equal(found, _rounded(values, type_name(tensor))):
-        tally.values.append(f"{quote(tensor.name)} differs from the checkpoint")
-        return
-    size = np.abs(values)
-    present = size > 1e-6
-    if present.any():
-        tally.rounded = max(tally.rounded, float((np.abs(found - values)[present] / size[present]).max()))
-
-
-def _compare_matrix(
-    tensor: Tensor, found: FileMatrix | None, want: WitnessMatrix, word: str, witness: Witness, tally: _Tally
-) -> None:
-    name = tensor.name
-    trits, scales, _ = witness.in_file_order(word, want)
-    kind = type_name(tensor)
-    tally.permuted += trits is not want.trits
-    if tensor.shape != trits.shape:
-        tally.values.append(f"{quote(name)} has the shape {list(tensor.shape)}, and {list(trits.shape)} is right")
-        return
-    if found is None:
-        weights = _rounded(WitnessMatrix(trits, scales, want.rule).weights(), kind)
-        if not np.array_equal(floats_of(tensor), weights):
-            tally.values.append(f"{quote(name)} differs from the checkpoint")
-        return
-    tally.counts += [int(np.count_nonzero(found.trits == value)) for value in (-1, 0, 1)]
-    if int(found.trits.max(initial=0)) > 1:
-        tally.codes.append(f"{quote(name)} has a fourth code")
-    zeros = float(np.count_nonzero(found.trits == 0)) / found.trits.size
-    if not 0 < zeros < 1:
-        tally.codes.append(f"{quote(name)} has a share of zeros of {zeros:g}")
-    elif not USUAL_ZEROS[0] <= zeros <= USUAL_ZEROS[1]:
-        tally.unusual.append(name)
-    if not np.array_equal(found.trits, trits):
-        wrong = int(np.count_nonzero(found.trits != trits))
-        tally.values.append(f"{quote(name)} has {counted(wrong, 'trit')} that differ from the checkpoint")
-        if word in ("attn_q", "attn_k") and np.array_equal(np.sort(found.trits, axis=0), np.sort(trits, axis=0)):
-            tally.rows.append(f"{quote(name)} has the rows of the checkpoint in another order than rotation pairs")
-    _compare_scales(name, kind, found, scales, tally)
-
-
-def _compare_scales(name: str, kind: str, found: FileMatrix, want: NDArray[np.float32], tally: _Tally) -> None:
-    """Compare scales of groups with nonzero weights, in the float type that is stored; groups of zeros need none."""
-    if kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.type == "F16":
-        want = want.astype(np.float16).astype(np.float32)
-    groups = found.scales.shape[1]
-    if want.shape[1] > groups or groups % want.shape[1]:
-        tally.scales.append(
-            f"{quote(name)} has {counted(groups, 'scale')} in a row; the checkpoint has {want.shape[1]}"
+        values, want = (
+            floats_of(each) if matrix is None else matrix.weights()
+            for each, matrix in ((tensor, ours), (other, theirs))
         )
+    except FormatError:
+        raise
+    except ValueError as error:
+        made = f"; another import makes {kinds[1]}" if kinds[0] != kinds[1] else ""
+        found.values.append(f"{name}: {error}{made}")
         return
-    each = np.broadcast_to(np.repeat(want, groups // want.shape[1], axis=1), found.scales.shape)
-    used = found.trits.reshape(*found.scales.shape, -1).any(axis=2) if found.scales.size > 1 else np.ones((1, 1), bool)
-    wrong = used & (found.scales.view(np.uint32) != np.ascontiguousarray(each).view(np.uint32))
-    if wrong.any():
-        at = tuple(int(place[0]) for place in np.nonzero(wrong))
-        tally.scales.append(f"{quote(name)} has the scale {found.scales[at]:.9g}; the checkpoint gives {each[at]:.9g}")
+    if not np.array_equal(_rounded(values, kinds[1]), _rounded(want, kinds[0])):
+        found.values.append(f"{name} differs from another import")
 
 
-def _rounded(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
-    """Floats in the precision of a type."""
-    if kind == "F16":
+def _compare_matrices(tensor: str, ours: FileMatrix, theirs: FileMatrix, found: _Differences) -> None:
+    """Compare trits, and the scales of groups that have weights other than 0."""
+    name = quote(tensor)
+    if wrong := int(np.count_nonzero(ours.trits != theirs.trits)):
+        differ = counted(wrong, "trit that differs", "trits that differ")
+        found.values.append(f"{name} has {differ} from another import")
+        if tensor.endswith((".attn_q.weight", ".attn_k.weight")) and np.array_equal(
+            np.sort(ours.trits, axis=0), np.sort(theirs.trits, axis=0)
+        ):
+            found.rows.append(f"{name} has the rows of another import in another order than rotation pairs")
+    used = ours.trits.reshape(*ours.scales.shape, -1).any(axis=2) | (ours.scales.size == 1)
+    places = np.nonzero(used & (ours.scales.view(np.uint32) != theirs.scales.view(np.uint32)))
+    if places[0].size:
+        at = int(places[0][0]), int(places[1][0])
+        found.scales.append(f"{name} has the scale {ours.scales[at]:.9g}; another import has {theirs.scales[at]:.9g}")
+
+
+def _rounded(values: NDArray[np.float32], type: str) -> NDArray[np.float32]:
+    """Return floats in the precision of a type."""
+    if type == "F16":
         with np.errstate(over="ignore"):
             return values.astype(np.float16).astype(np.float32)
-    if kind == "BF16":
-        bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
-        half = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
-        return half.astype(np.uint32).view(np.float32)
-    return values
+    return from_bfloat16(to_bfloat16(values)) if type == "BF16" else values
 
 
-def _convention(witness: Witness, latent: Witness | None) -> tuple[list[str], str]:
-    """Whether the floats of the original confirm the convention of `weight_scale` in config.json; and in words."""
-    modules = [
-        f"layers.{layer}.{module}" for layer in range(witness.layers) for module in witness.linear(layer).values()
-    ]
-    packed = [each for each in modules if witness.has(each, "weight_scale")]
+def _convention(again: Again, folder: CheckpointFolder, latent: CheckpointFolder | None) -> tuple[list[str], str]:
+    """Return what refutes the convention of `weight_scale`, by the floats of another revision; and the result in words."""
+    convention = again.imported.recognized.convention
+    packed = PackedWeights(folder.tensors, convention).matrices
     if not packed:
         return [], "there is no weight_scale"
-    word = "divides" if witness.divides else "multiplies"
+    word = "multiplies" if convention == "multiply" else "divides"
     if latent is None:
         return [], f"weight_scale {word} according to config.json; no float revision was given to prove it"
-    problems = []
-    for module in packed:
-        if not latent.has(module):
+    problems, floats = [], {name.partition("layers.")[2]: stored for name, stored in latent.tensors.items()}
+    for module, matrix in packed.items():
+        stored = floats.get(f"{module.partition('layers.')[2]}.weight")
+        if stored is None:
             return [f"the float revision has no {quote(module)}"], ""
-        mean = float(np.abs(latent.floats(f"{module}.weight")).mean(dtype=np.float64))
-        scale = float(witness.matrix(module).scales.item())
-        if not 0.9 < scale / mean < 1.1:
+        total = sum(float(np.abs(part).sum(dtype=np.float64)) for part in float_windows(stored))
+        mean, scale = total / max(math.prod(stored.shape), 1), float(matrix.scale)
+        if not 0.9 * mean < scale < 1.1 * mean:
             problems.append(f"{quote(module)} has the scale {scale:.4g}, and its floats have the mean {mean:.4g}")
     return (
         problems,
@@ -387,69 +352,77 @@ def _convention(witness: Witness, latent: Witness | None) -> tuple[list[str], st
     )
 
 
-# --- model checks ----------------------------------------------------------------------------------------------------
-# Checks g, h and k compare the results of a file with those of its checkpoint, and its keys with config.json.
+def codes_check(tensors: Mapping[str, Mapping[str, Any]]) -> Check:
+    """Make check d, on the records of the tensors."""
+    problems, unusual, counts = [], [], np.zeros(3, dtype=np.int64)
+    for name, each in tensors.items():
+        if len(each["shape"]) != 2 or (each["type"] != "I2_S" and each["type"] not in BLOCK_TYPES):
+            continue
+        own = each.get("counts", (0, 0, 0))
+        counts += own
+        if sum(own) < math.prod(each["shape"]):
+            problems.append(f"{quote(name)} has a fourth code")
+            continue
+        zeros = own[1] / max(sum(own), 1)
+        if not 0 < zeros < 1:
+            problems.append(f"{quote(name)} has a share of zeros of {zeros:g}")
+        elif not USUAL_ZEROS[0] <= zeros <= USUAL_ZEROS[1]:
+            unusual.append(name)
+    total = int(counts.sum())
+    if not total and not problems:
+        return Check("d", NOT_MADE, "the matrices are stored as floats, which have no codes")
+    minus, zero, plus = (float(share) for share in counts / max(total, 1))
+    if abs(minus - plus) > BALANCE:
+        problems.append(f"-1 has a share of {minus:.4f} and +1 of {plus:.4f}")
+    more = f"; unusual shares of zeros in {counted(len(unusual), 'matrix', 'matrices')}" if unusual else ""
+    facts = {"minus": minus, "zero": zero, "plus": plus, "unusual": unusual[:20]}
+    return concluded("d", problems, f"-1 {minus:.4f}, 0 {zero:.4f}, +1 {plus:.4f}{more}", facts)
 
-#: How many positions' logits are compared, and the required correlation of each. An activation on a tie may get another
-#: code in each of the two; then the code of the file is used (`CheckpointForward`).
+
+# --- model checks ----------------------------------------------------------------------------------------------------
+# Checks g, h and k compare the results of a file with those of another import, and its keys.
+
+#: How many positions' logits are compared, and the required correlation of each.
 POSITIONS: Final = 32
 CORRELATION: Final = 0.9999
 #: Two logits whose difference is a smaller share of their range may be in either order.
 NEAR: Final = 1e-3
 
 _NUMERICS: Final = "hf-f32"
-#: The name of the codes before a matrix among the values of a graph.
-_CODES: Final = ".act_q8"
 
 
-def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Check:
-    """Check g: the file with the numerics `hf-f32`, and the checkpoint with its own forward pass, on the same tokens."""
-    from i2s_spec.model.load import load_model
-
-    name = str(file.metadata.get("general.architecture"))
-    if name not in ARCHITECTURES:
-        return Check("g", NOT_MADE, f"no graph is declared here for architecture {name}")
-    vocab, context = int(witness.config["vocab_size"]), int(witness.config["max_position_embeddings"])
+def logits_check(file: File, again: File, positions: int = POSITIONS) -> Check:
+    """Make check g: the file and another import on the same tokens, with the numerics `hf-f32`."""
+    arch = str(again.metadata["general.architecture"])
+    if arch not in ARCHITECTURES:
+        return Check("g", NOT_MADE, f"no graph is declared here for architecture {arch}")
+    vocab, context = (int(again.metadata[f"{arch}.{key}"]) for key in ("vocab_size", "context_length"))
     tokens = [int(each) for each in np.random.default_rng(619).integers(0, vocab, min(positions, context))]
-    tensors = {
-        f"layers.{layer}.{module}": f"blk.{layer}.{word}"
-        for layer in range(witness.layers)
-        for word, module in witness.linear(layer).items()
-    }
-    types = {  # runtimes quantize the input of a matrix by its type, and a file can have several types
-        module: type_name(tensor)
-        for module, name in tensors.items()
-        if (tensor := file.tensors.get(f"{name}.weight")) is not None
-    }
-    table = file.tensors.get("token_embd.weight")
-    kind = type_name(table) if table is not None else "F32"
     try:
-        model = load_model(file, _NUMERICS)
-        codes = [name for name in model.tap_names() if name.endswith(_CODES)]
-        result = model.forward(tokens, taps=("result_norm", *codes))
-        forward = CheckpointForward(
-            witness,
-            quantized=lambda module: types[module] not in ("F32", "F16", "BF16"),
-            table=lambda values: _stored(values, kind),
-            scale=lambda module, values: _stored(values, "F16" if _has_half_scales(types[module]) else "F32"),
-            codes=lambda module: witness.own_columns(tensors[module], result.taps.get(tensors[module] + _CODES)),
-        )
-        hidden = forward.hidden(tokens)
-        logits = result.logits is not None
-        want = forward.logits(hidden) if logits else hidden
+        (found, logits), (want, _) = (_results(each, tokens) for each in (file, again))
     except (ValueError, KeyError) as error:
         return Check("g", NOT_MADE, f"one of the two cannot be run here: {error}")
-    found = result.logits if result.logits is not None else result.taps["result_norm"]
-    what = "logits" if logits else "hidden states after the last norm"
-    return _agreement(np.asarray(found, np.float32), want, what, forward.ties, argmax=logits)
+    if found.shape != want.shape:
+        return concluded("g", [f"the results have the shape {list(found.shape)}, and {list(want.shape)}"], "")
+    return _agreement(found, want, "logits" if logits else "hidden states after the last norm", argmax=logits)
 
 
-def _agreement(found: NDArray[np.float32], want: NDArray[np.float32], what: str, ties: int, *, argmax: bool) -> Check:
+def _results(file: File, tokens: list[int]) -> tuple[NDArray[np.float32], bool]:
+    """Return the logits of a file, or the hidden states of one without logits; and whether they are logits."""
+    from i2s_spec.model.load import load_model
+
+    result = load_model(file, _NUMERICS).forward(tokens, taps=("result_norm",))
+    logits = result.logits
+    return np.asarray(result.taps["result_norm"] if logits is None else logits, np.float32), logits is not None
+
+
+def _agreement(found: NDArray[np.float32], want: NDArray[np.float32], what: str, *, argmax: bool) -> Check:
     if not np.isfinite(found).all() or not np.isfinite(want).all():
         return concluded("g", [f"the {what} are not finite"], "")
     problems, correlations, changed = [], [], 0
     for position, (ours, theirs) in enumerate(zip(found, want, strict=True)):
-        correlation = float(np.corrcoef(ours.astype(np.float64), theirs.astype(np.float64))[0, 1])
+        with np.errstate(all="ignore"):  # results that are all equal correlate with none
+            correlation = float(np.corrcoef(ours.astype(np.float64), theirs.astype(np.float64))[0, 1])
         correlations.append(correlation)
         if not correlation >= CORRELATION:
             problems.append(f"position {position}: the {what} correlate by {correlation:.6f}")
@@ -458,48 +431,20 @@ def _agreement(found: NDArray[np.float32], want: NDArray[np.float32], what: str,
             changed += 1
             if theirs[best] - theirs[other] > NEAR * (theirs.max() - theirs.min()):
                 problems.append(
-                    f"position {position}: token {other:,} has the largest logit, and {best:,} in the checkpoint"
+                    f"position {position}: token {other:,} has the largest logit, and {best:,} in another import"
                 )
     worst = min(correlations)
     spread = float(np.abs(found - want).max() / max(float(np.abs(want).max()), 1e-30))
     if spread > 0.05 and not problems:
         problems.append(f"the {what} differ by up to {spread:.3g} of the largest")
-    facts: dict[str, Any] = {
-        "positions": len(found),
-        "correlation": worst,
-        "ties": ties,
-        "largest_difference": spread,
-        "argmax": changed,
-    }
-    same = ""
-    if argmax:
-        but = f" but for {counted(changed, 'near tie')}" if changed else ""
-        same = f", the same largest tokens{but}"
-    return concluded(
-        "g",
-        problems,
-        f"{counted(len(found), 'position')}: correlation at least {worst:.7f}{same}; {ties:,} activations on a tie",
-        facts,
-    )
+    facts = {"positions": len(found), "correlation": worst, "largest_difference": spread, "argmax": changed}
+    but = f" but for {counted(changed, 'near tie')}" if changed else ""
+    same = f", the same largest tokens{but}" if argmax else ""
+    return concluded("g", problems, f"{counted(len(found), 'position')}: correlation at least {worst:.7f}{same}", facts)
 
 
-def _has_half_scales(type: str) -> bool:
-    """Whether a type rounds scales to float16, which check c compares."""
-    return type in BLOCK_TYPES and BLOCK_TYPES[type].scale.type == "F16"
-
-
-def _stored(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
-    """Return a table of floats in the precision of the file, which check b compares."""
-    if kind == "F16":
-        return values.astype(np.float16).astype(np.float32)
-    if kind == "BF16":
-        bits = values.view(np.uint32).astype(np.uint64)
-        return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-    return values
-
-
-def lint_check(file: File, runtimes: Sequence[str] = ()) -> Check:
-    """Check h: the findings of `i2s lint`, and what the requested runtimes do with the file."""
+def lint_check(file: File) -> Check:
+    """Make check h: the findings of `i2s lint`."""
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
 
@@ -510,66 +455,37 @@ def lint_check(file: File, runtimes: Sequence[str] = ()) -> Check:
     return concluded("h", errors, f"no error{others}; no runtime was requested", {"other_codes": codes})
 
 
-def keys_check(file: File, witness: Witness) -> Check:
-    """Check k: the keys from which a graph is built agree with config.json."""
-    config, found = witness.config, file.metadata
-    arch = witness.architecture
-    heads, heads_kv, width = witness.heads
-    about, base, kind = witness.rope
-    want: dict[str, Any] = {
-        "general.architecture": arch,
-        f"{arch}.block_count": config["num_hidden_layers"],
-        f"{arch}.context_length": config["max_position_embeddings"],
-        f"{arch}.embedding_length": config["hidden_size"],
-        f"{arch}.feed_forward_length": config["intermediate_size"],
-        f"{arch}.attention.head_count": heads,
-        f"{arch}.attention.head_count_kv": heads_kv,
-        f"{arch}.attention.key_length": width,
-        f"{arch}.attention.value_length": width,
-        f"{arch}.attention.layer_norm_rms_epsilon": float(np.float32(config["rms_norm_eps"])),
-        f"{arch}.rope.freq_base": float(np.float32(base)),
-        f"{arch}.rope.dimension_count": witness.rotated,
-        f"{arch}.vocab_size": config["vocab_size"],
+def keys_check(file: File, again: File) -> Check:
+    """Make check k: the keys from which a graph is built are those of another import."""
+    arch = again.metadata["general.architecture"]
+    want = {
+        key: each for key, each in again.metadata.items() if key == "general.architecture" or key.startswith(f"{arch}.")
     }
-    if witness.qwen35:
-        keys, values, size = witness.net_heads
-        want |= {
-            f"{arch}.ssm.conv_kernel": config["linear_conv_kernel_dim"], f"{arch}.ssm.state_size": size,
-            f"{arch}.ssm.group_count": keys, f"{arch}.ssm.time_step_rank": values, f"{arch}.ssm.inner_size": values * size,
-        }  # fmt: skip
-    if kind in ("linear", "yarn"):
-        want |= {f"{arch}.rope.scaling.type": kind, f"{arch}.rope.scaling.factor": float(np.float32(about["factor"]))}
-    problems = [
-        f"{key} is {_shown(found.get(key))}; config.json gives {_shown(value)}"
+    return concluded("k", _other_values(file, want), counted(len(want), "key"))
+
+
+def _other_values(file: File, want: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a file that have other values than wanted, in sentences."""
+    return [
+        f"{key} is {_shown(file.metadata.get(key))}; another import has {_shown(value)}"
         for key, value in want.items()
-        if not _same(found.get(key), value)
+        if not _same(file.metadata.get(key), value)
     ]
-    if witness.qwen35:
-        nets = found.get(f"{arch}.attention.recurrent_layers")
-        interval = found.get(f"{arch}.full_attention_interval", 4)
-        if nets is None and isinstance(interval, int) and interval > 0:
-            nets = [(layer + 1) % interval > 0 for layer in range(witness.layers)]
-        if nets is None or [bool(each) for each in np.ravel(nets)] != [
-            witness.is_net(layer) for layer in range(witness.layers)
-        ]:
-            problems.append(f"{arch}.full_attention_interval gives other layers with attention than config.json")
-        sections = [*about.get("mrope_section", [11, 11, 10]), 0]
-        if [*np.ravel(found.get(f"{arch}.rope.dimension_sections", ()))] != sections:
-            problems.append(f"{arch}.rope.dimension_sections is not the {sections} of config.json")
-    if kind == "llama3" and "rope_freqs.weight" not in file.tensors:
-        problems.append("rope_freqs.weight is missing, which rope_type llama3 needs")
-    if witness.architecture is None:
-        return Check("k", NOT_MADE, f"no architecture is known here for {witness.class_name}")
-    return concluded("k", problems, counted(len(want), "key"))
 
 
 def _same(found: object, value: object) -> bool:
-    """Whether a value of a file, which may be an array, is that of a configuration, which is none."""
-    return isinstance(found, str | int | float) and found == value
+    """Whether two values of keys are equal, whichever types of numbers they have; scores may be rounded."""
+    if isinstance(value, str | int | float):
+        return isinstance(found, str | int | float) and found == value
+    ours, theirs = (each if isinstance(each, list) else np.ravel(np.asarray(each)).tolist() for each in (found, value))
+    if ours == theirs:
+        return True
+    numbers = len(ours) == len(theirs) and all(isinstance(each, float) for each in (*ours, *theirs))
+    return numbers and bool(np.allclose(ours, theirs, rtol=0, atol=1e-4))
 
 
 def _shown(value: object) -> str:
-    """Return a value of a file or a configuration, in a message."""
+    """Return a value of a key, in a message."""
     if isinstance(value, str | None):
         return quote(value) if value is not None else "missing"
     return str(value) if isinstance(value, int | float) else "an array"
@@ -578,7 +494,7 @@ def _shown(value: object) -> str:
 # --- text checks -----------------------------------------------------------------------------------------------------
 # Check f compares how a file and its checkpoint treat texts: token ids, special tokens, the chat template. The ids of
 # the checkpoint are those of the library `tokenizers` with its tokenizer.json. For a tokenizer.model there is no
-# independent program here, so only its pieces are compared, one by one; the result says so.
+# independent program here, so its pieces are compared with those of another import; the result says so.
 
 _KEY: Final = "tokenizer.chat_template"
 
@@ -611,18 +527,22 @@ def texts(special: list[str]) -> list[str]:
     return found
 
 
-def text_check(file: File, folder: CheckpointFolder) -> Check:
-    """Check f."""
+def text_check(file: File, again: File, folder: CheckpointFolder) -> Check:
+    """Make check f."""
     problems: list[str] = []
     remarks: list[str] = []
+    keys = {key: value for key, value in again.metadata.items() if key.startswith("tokenizer.ggml.")}
     try:
-        if folder.tokenizer is not None:
+        if "tokenizer.model" not in folder.names:
             remarks.append(_ids(file, folder, problems))
-        elif "tokenizer.model" in folder.names:
-            remarks.append(_pieces(file, folder, problems))
+            keys = {key: value for key, value in keys.items() if key.endswith("_token_id")}
         else:
-            return Check("f", NOT_MADE, "the checkpoint has no tokenizer")
-        _special(file, folder, problems)
+            pieces = counted(len(keys["tokenizer.ggml.tokens"]), "piece is", "pieces are")
+            remarks.append(f"{pieces} those of tokenizer.model; no other program was used for the ids of texts")
+        problems += _other_values(file, keys)
+        ends, others = (sorted(load_tokenizer(each).ends) for each in (file, again))
+        if ends != others:
+            problems.append(f"texts end at the tokens {ends[:8]}, and at {others[:8]} in another import")
     except MissingExtra as error:
         return Check("f", NOT_MADE, str(error))
     except (CannotTellError, FormatError, SettingError) as error:
@@ -656,56 +576,6 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
                 f"tokenizer.ggml.pre is {tokenizer.choice.pre.name}, which splits text in another way than tokenizer.json"
             )
     return f"the ids of {counted(len(some), 'text')} are those of the library tokenizers"
-
-
-def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
-    data = folder.bytes_of("tokenizer.model", MOST_TOKENIZER)
-    size = int(folder.config["vocab_size"])
-    want = from_tokenizer_model(data, folder.tokenizer_config, folder.json_of("added_tokens.json"), size)
-    found = file.metadata
-    lists = {key: found.get(f"tokenizer.ggml.{key}", ()) for key in ("tokens", "token_type", "scores")}
-    lists = {key: value if isinstance(value, list) else np.ravel(value).tolist() for key, value in lists.items()}
-    for key, values in (("tokens", want.tokens), ("token_type", want.types)):
-        if lists[key] != values:
-            problems.append(f"tokenizer.ggml.{key} is not what tokenizer.model says")
-    scores = [round(each, 4) if isinstance(each, float) else None for each in lists["scores"]]
-    if scores != [round(each, 4) for each in want.scores or ()]:
-        problems.append("tokenizer.ggml.scores is not what tokenizer.model says")
-    for key, flag in want.flags.items():
-        value = found.get(f"tokenizer.ggml.{key}")
-        if not _same(value, flag):
-            problems.append(f"tokenizer.ggml.{key} is {_shown(value)}, and {flag} by the files")
-    return (
-        f"{counted(len(want.tokens), 'piece is', 'pieces are')} those of tokenizer.model; no "
-        f"other program was used for the ids of texts"
-    )
-
-
-def _special(file: File, folder: CheckpointFolder, problems: list[str]) -> None:
-    """Compare the ids of the special tokens: by their texts, else by the ids in the configurations."""
-    tokenizer = load_tokenizer(file)
-    tokens = tokenizer.vocabulary.tokens
-    settings, places = folder.tokenizer_config, (folder.config, folder.generation)
-    for key, word in (("bos", "bos"), ("eos", "eos"), ("padding", "pad"), ("unknown", "unk")):
-        text = settings.get(f"{word}_token")
-        text = text.get("content") if isinstance(text, dict) else text
-        found = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
-        numbers = [config[f"{word}_token_id"] for config in places if config.get(f"{word}_token_id") is not None]
-        if isinstance(text, str):
-            if not isinstance(found, int) or not 0 <= found < len(tokens) or tokens[found] != text:
-                problems.append(f"tokenizer.ggml.{key}_token_id is {_shown(found)}, which is not {quote(text)}")
-        elif numbers:
-            want = next(iter(numbers[0]), None) if isinstance(numbers[0], list) else numbers[0]
-            if not _same(found, want):
-                problems.append(
-                    f"tokenizer.ggml.{key}_token_id is {_shown(found)}; the configuration says {_shown(want)}"
-                )
-    ends = folder.generation.get("eos_token_id")
-    for number in ends if isinstance(ends, list) else []:
-        if not isinstance(number, int) or number not in tokenizer.ends:
-            problems.append(
-                f"token {_shown(number)} ends a text according to generation_config.json, but not according to the file"
-            )
 
 
 def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:

@@ -10,8 +10,8 @@
     look          show, dump, info          identify      identify         doctor   doctor
     compare       diff, hash                repair        fix, sanitize    convert  convert, quantize
     arrays        decode, encode            new           new, demo        fuzz     fuzz
-    checkpoints   import, export, verify    run           run, and chat    text     perplexity, embed
-    golden        golden record, compare    conform       conform, vectors
+    checkpoints   import, export, verify    run           run, and chat    golden   golden record, compare
+    perplexity    perplexity, embed         conform       conform, vectors
     rules         rules, explain, schema, spec; rule_pages writes the pages of rules
     replay        a command line in this process, for pages, examples and tests
 
@@ -59,7 +59,7 @@ def main(args: list[str] | None = None) -> "NoReturn":
 
 
 def _answer(args: list[str]) -> object:
-    """Do what the command line asks for; the exit code."""
+    """Do what the command line asks for, and return the exit code."""
     if args == ["--version"]:  # without click
         from i2s_spec._version import __version__
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
 import click
 
-from i2s_spec.cli.options import INPUT, out_argument, remote_options, shown, writing
+from i2s_spec.cli.options import INPUT, out_argument, remote_options, shown, threads_option, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import float32_words, visible
 from i2s_spec.errors import counted
@@ -38,12 +37,12 @@ from i2s_spec.errors import counted
     help="The undefined code 3: an error, or 0.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
-@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@threads_option()
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @remote_options
 @out_argument("out")
 def decode_command(
-    file: str, tensor: str, out: str, form: str, dialect: str, code3: Any, force: bool, threads: int | None, quiet: bool
+    file: str, tensor: str, out: str, form: str, dialect: str, code3: Any, force: bool, threads: int, quiet: bool
 ) -> None:
     """Write TENSOR of the GGUF file FILE as the NumPy file OUT, in rows and columns.
 
@@ -57,7 +56,7 @@ def decode_command(
     with writing(out), open_file(file) as opened, progress_bar("decoding", quiet) as progress:
         done = decode_tensor(
             opened, tensor, out, form=form, dialect=dialect, unused_code=code3, force=force, progress=progress,
-            threads=threads or os.cpu_count() or 1,
+            threads=threads,
         )  # fmt: skip
     if not quiet:
         scale = "" if done.scale is None else f", scale {float32_words(done.scale)}"
@@ -70,7 +69,7 @@ def decode_command(
 
 
 def _errors(file: str, tensor: str) -> list[str]:
-    """Codes of the errors that the header shows of one tensor."""
+    """Return the codes of the errors that the header shows of one tensor."""
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity

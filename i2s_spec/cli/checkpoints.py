@@ -101,8 +101,8 @@ def import_command(
     CHECKPOINT may be a repository of a hub, as hf://ORG/REPO@REVISION: the files that are needed are read from there by
     ranges, all of one commit, which is printed; nothing but OUT is written. This needs the extra [remote].
 
-    With --receipt, tensors, scales, token ids and logits of OUT are then derived again from CHECKPOINT by separate
-    code, and compared; the exit code is 1 if a check fails. --receipt-in-file stores the receipt in OUT itself, where
+    With --receipt, CHECKPOINT is then imported again, and tensors, scales, token ids and logits are compared with those
+    of OUT; the exit code is 1 if a check fails. --receipt-in-file stores the receipt in OUT itself, where
     `i2s verify OUT` finds it; OUT then gets its name when it contains the receipt.
     """
     from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
@@ -153,8 +153,9 @@ def _receipt(
 
     with writing(receipt), reading(checkpoint):
         checks = checks or make_receipt(
-            checkpoint, target, rule=options["rule"], weight_scale=options["weight_scale"], base=base, latent=latent
-        )
+            checkpoint, target, family=options["family"], rule=options["rule"], weight_scale=options["weight_scale"],
+            base=base, latent=latent,
+        )  # fmt: skip
         write_receipt(checks, receipt, force=options["force"])
     return checks
 
@@ -274,7 +275,8 @@ def verify_command(
     """Compare FILE with its receipt, and repeat the checks.
 
     Without --against the tensors are compared with the hashes of the receipt, and checks that need the checkpoint are
-    skipped. The exit code is 1 if something changed or a check fails.
+    skipped. With it the checkpoint is imported again, to a temporary file of the same size: FILE must be what this
+    version makes of it, with the types of FILE. The exit code is 1 if something changed or a check fails.
     """
     from i2s_spec.checkpoints.receipt import failed, verify_receipt
 
@@ -294,6 +296,6 @@ def verify_command(
 
 
 def print_checks(receipt: Mapping[str, Any]) -> None:
-    """The checks of a receipt, a line each."""
+    """Print the checks of a receipt, a line each."""
     for check in receipt["checks"]:
         click.echo(f"{check['id']}  {check['status']:<9}{check['checks']}: {visible(check['detail'], 600, bare=True)}")

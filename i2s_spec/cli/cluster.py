@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.options import INPUT, OUTPUT, form_option, report_place, shown
-from i2s_spec.cli.process import cleaned_up
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, report_place, shown, write_answer
 from i2s_spec.errors import SettingError, counted
 from i2s_spec.linter.cluster.results import (
     MEANINGS,
@@ -32,7 +31,7 @@ from i2s_spec.linter.paths import Folders
 def engine_run(
     files: Iterable[str], options: Options, jobs: int, how: RunOptions, folders: Folders
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
-    """Address and report of each file, as they are known, those of earlier runs first; with the last, a Parquet table."""
+    """Yield address and report of each file, those of earlier runs first, and write a Parquet table at the end."""
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest
     from i2s_spec.linter.cluster.run import IN_FLIGHT, Rate
@@ -125,13 +124,7 @@ def census_command(results: str, form: str | None, output: str | None, force: bo
         page = json.dumps(census.as_dict(), indent=2) + "\n"
     else:
         page = "".join(f"{line}\n" for line in _text(census))
-    if output is None:
-        click.echo(page, nl=False)
-        return
-    from i2s_spec.gguf.atomic_file import OutputFile
-
-    with cleaned_up(), OutputFile(output, force=True) as file:
-        file.write(page.encode("utf-8"))
+    write_answer((page,), output, force=True)
 
 
 def _text(census: Census) -> Iterator[str]:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, shown, writing
+from i2s_spec.cli.options import (
+    INPUT,
+    OUTPUT,
+    form_option,
+    reading,
+    remote_options,
+    shown,
+    threads_option,
+    usage_errors,
+    write_answer,
+    writing,
+)
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
@@ -39,7 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=OUTPUT, metavar="FILE", help="Write the answer to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@threads_option()
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code shows the result.")
 @remote_options
 def diff_command(
@@ -52,7 +63,7 @@ def diff_command(
     form: str,
     output: str | None,
     force: bool,
-    threads: int | None,
+    threads: int,
     quiet: bool,
 ) -> int:
     """Compare the GGUF files A and B by meaning: keys, inventory, trits, scales, data of other tensors.
@@ -68,30 +79,19 @@ def diff_command(
     from i2s_spec.gguf.reader import open as open_file
 
     output = None if output == "-" else output
-    try:
-        with (
-            reading(None, form == "json"),
-            open_file(a) as one,
-            open_file(b) as other,
-            progress_bar("comparing", quiet) as progress,
-        ):
-            found = diff(one, other, dialect_a, dialect_b, threads=threads or os.cpu_count() or 1, progress=progress)
-            packed = None
-            if not quiet and form == "text":
-                packed = other_dialect(one, other, found, dialect_a, dialect_b, threads or os.cpu_count() or 1)
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    parts = _answer(found, a, b, form, lineage, everything, packed)
-    if output is not None:
-        from i2s_spec.gguf.atomic_file import OutputFile
-
-        with writing(output), OutputFile(output, force=force) as target:
-            for part in parts:
-                target.write(part.encode("utf-8"))
-    elif not quiet or form != "text":
-        sys.stdout.writelines(parts)
+    with (
+        usage_errors(ValueError),
+        reading(None, form == "json"),
+        open_file(a) as one,
+        open_file(b) as other,
+        progress_bar("comparing", quiet) as progress,
+    ):
+        found = diff(one, other, dialect_a, dialect_b, threads=threads, progress=progress)
+        packed = None
+        if not quiet and form == "text":
+            packed = other_dialect(one, other, found, dialect_a, dialect_b, threads)
+    if output is not None or not quiet or form != "text":
+        write_answer(_answer(found, a, b, form, lineage, everything, packed), output, force)
     return 0 if found.same else EXIT_FINDINGS
 
 
@@ -116,7 +116,7 @@ def _answer(
 
 
 def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
-    """What one of the files must be packed as for the weights to be the same, and what to type."""
+    """Yield what one of the files must be packed as for the weights to be the same, and what to type."""
     from i2s_spec.linter.report_data import on_command_line
 
     name, path = ("A", a) if packed.side == "a" else ("B", b)
@@ -158,7 +158,7 @@ SCHEMA_VERSION = 1
     type=INPUT,
     help="Compare all-zero rows with those of a base model, a file that --lineage --json printed.",
 )
-@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@threads_option()
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress bar.")
 @remote_options
 def hash_command(
@@ -171,7 +171,7 @@ def hash_command(
     as_json: bool,
     lineage: bool,
     base: str | None,
-    threads: int | None,
+    threads: int,
     quiet: bool,
 ) -> int:
     """Print the SHA-256 of GGUF files, of their metadata, and of their weights.
@@ -197,11 +197,10 @@ def hash_command(
 
     Exit code of --check: 0 if all files agree, 1 if not.
     """
-    workers = threads or os.cpu_count() or 1
     if listed is not None:
         if files or target is not None or lineage or base is not None or each:
             raise click.UsageError("--check takes the files from its list, and only --json, --threads and --quiet")
-        return _check(listed, workers, as_json, quiet)
+        return _check(listed, threads, as_json, quiet)
     if not files:
         raise click.UsageError("Missing argument 'FILE...'.")
     if target is not None and any(map(is_address, files)):
@@ -213,7 +212,7 @@ def hash_command(
     documents: list[dict[str, Any]] = []
     same: dict[str, list[str]] = {}
     for file in files:
-        found, part = _identity(file, dialect, workers, lineage, as_json, quiet)
+        found, part = _identity(file, dialect, threads, lineage, as_json, quiet)
         same.setdefault(found.weights, []).append(file)
         lines += _checksums(file, dialect, found)
         shared = None if known is None else _shared(known, found)
@@ -221,7 +220,7 @@ def hash_command(
             documents.append(_document(file, dialect, found, lineage, shared, part))
             continue
         if several:
-            click.echo(f"{visible(file, 4096, bare=True)}")
+            click.echo(shown(file))
         for line in _lines(file, found, lineage, shared, each, part):
             click.echo(f"  {line}" if several else line)
     if as_json:
@@ -230,7 +229,7 @@ def hash_command(
     else:
         for names in same.values():
             if len(names) > 1:
-                click.echo(f"the same weights: {', '.join(visible(name, 4096, bare=True) for name in names)}")
+                click.echo(f"the same weights: {', '.join(shown(name) for name in names)}")
     if target is not None:
         from i2s_spec.gguf.atomic_file import OutputFile
 
@@ -272,7 +271,7 @@ def _check(path: str, threads: int, as_json: bool, quiet: bool) -> int:
         for each in checksums.check(listed, weights, progress):
             found.append(each)
             if not as_json and not (quiet and each.same):
-                click.echo(f"{visible(each.name, 4096, bare=True)}: {checksums.words(each)}")
+                click.echo(f"{shown(each.name)}: {checksums.words(each)}")
     wrong = not all(each.same for each in found)
     if as_json:
         rows = [{**each._asdict(), "name": json_string(each.name)} for each in found]
@@ -301,7 +300,7 @@ def _models(files: Iterable[str]) -> Iterator[str]:
                 raise each.problem
         found = [each.path for each in inside if not each.problem and not each.checkpoint]
         if not found:
-            raise click.UsageError(f"{visible(file, 4096, bare=True)} is a folder without any *.gguf file")
+            raise click.UsageError(f"{shown(file)} is a folder without any *.gguf file")
         for path in found:
             name = part_name(path)
             if name is None or name.number == 0 or name.of(0) not in found:
@@ -311,7 +310,8 @@ def _models(files: Iterable[str]) -> Iterator[str]:
 def _identity(
     file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool
 ) -> tuple[Identity, tuple[int, int] | None]:
-    """What identifies one file, or the split model of which it is the first part; and which part it is, and of how many.
+    """Return what identifies one file, or the split model of which it is the first part; and which part it is, and of
+    how many.
 
     :raises click.UsageError: where the dialect does not fit
     """
@@ -319,26 +319,26 @@ def _identity(
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.gguf.split_set import split_set
 
-    try:
-        with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
-            whole = split_set(opened)
-            part = None if whole is None or whole.number is None else (whole.number + 1, whole.count)
-            return identity_of(opened, dialect, threads=threads, progress=progress, lineage=lineage), part
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    with (
+        usage_errors(ValueError),
+        reading(file, as_json),
+        open_file(file) as opened,
+        progress_bar("hashing", quiet) as progress,
+    ):
+        whole = split_set(opened)
+        part = None if whole is None or whole.number is None else (whole.number + 1, whole.count)
+        return identity_of(opened, dialect, threads=threads, progress=progress, lineage=lineage), part
 
 
 def _lines(
     file: str, found: Identity, lineage: bool, shared: Total | None, each: bool, part: tuple[int, int] | None
 ) -> Iterator[str]:
-    """What is said of one file."""
+    """Yield the lines on one file."""
     of = "" if part is None else f"  of part {part[0]:,} of {part[1]:,} alone"
     if found.parts:
         of = f"  of all {counted(len(found.parts), 'part')}"
         for digest_of_part, name in zip(found.parts, _names_of_parts(file, found), strict=True):
-            yield f"file      {digest_of_part}  {visible(name, 4096, bare=True)}"
+            yield f"file      {digest_of_part}  {shown(name)}"
     else:
         yield f"file      {found.file}"
     yield from (f"metadata  {found.metadata}{of}", f"weights   {found.weights}{of}")
@@ -370,7 +370,7 @@ def _document(
     shared: Total | None,
     part: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Everything as plain data."""
+    """Return everything about one file as plain data."""
     from i2s_spec.compare.hash import zero_row_data
     from i2s_spec.compare.lineage import digest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module, util
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.fuzz import size
-from i2s_spec.cli.options import INPUT, OUTPUT, call_files, report_place
-from i2s_spec.cli.process import cleaned_up
+from i2s_spec.cli.options import INPUT, OUTPUT, call_files, report_place, shown
+from i2s_spec.cli.process import Progress, cleaned_up, counting_bar
 from i2s_spec.errors import EXIT_FINDINGS, SettingError, counted, quote
 
 if TYPE_CHECKING:
@@ -152,14 +152,14 @@ def run(
         if not cases:
             raise click.UsageError("no vector is left of those that --only names, after those that --skip names")
         try:
-            with _bar(len(cases), quiet) as advance:
-                done = run_cases(asker, cases, suite.version, words, advance, run_timeout)
+            with counting_bar("asking", len(cases), quiet, forks=True) as bar:
+                done = run_cases(asker, cases, suite.version, words, _with_failures(bar), run_timeout)
         except AdapterFault as fault:
             click.echo(f"i2s: {fault}", err=True)
             return EXIT_FINDINGS
     if known is not None and fix:
         count = score.write_list(done, known)
-        click.echo(f"{quote(known, limit=4096, bare=True)}: {counted(count, 'known failure')}", err=True)
+        click.echo(f"{shown(known)}: {counted(count, 'known failure')}", err=True)
         listed = score.read_list(known)
     if known is not None:
         score.apply(done, listed, whole=not only and not skip)
@@ -203,7 +203,7 @@ def report(files: tuple[str, ...], form: str) -> None:
 
 
 def _no_match(pattern: str, cases: Sequence[VectorCase]) -> str:
-    """That a pattern of --only matches nothing, and the words that would."""
+    """Say that a pattern of --only matches nothing, and name the words that would."""
     ops, features = {case.op for case in cases}, {feature for case in cases for feature in case.features}
     several = "; give --only once for each word" if "," in pattern else ""
     return (
@@ -259,29 +259,20 @@ def _write(reports: dict[str, str], runs: list[RunResult]) -> None:
             with OutputFile(place, force=True) as output:
                 output.write(FORMS[form](runs).encode("utf-8"))
         except OSError as error:
-            raise SettingError(f"{quote(place, limit=4096, bare=True)}: {error.strerror}") from None
+            raise SettingError(f"{shown(place)}: {error.strerror}") from None
 
 
-@contextmanager
-def _bar(total: int, quiet: bool) -> Iterator[Any]:
-    """Provide a bar on stderr while it is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda count, result: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+def _with_failures(bar: Progress | None) -> Callable[[int, CaseResult], None]:
+    """Return what moves a bar by a result, with the number of failures behind it."""
+    failed = 0
 
-    columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", total=total, failed="")
-        failed = 0
+    def advance(count: int, result: CaseResult) -> None:
+        nonlocal failed
+        failed += result.status.value in ("fail", "errored", "not run")
+        if bar is not None:
+            bar(count, remark=f"{failed} failed" if failed else "")
 
-        def advance(count: int, result: CaseResult) -> None:
-            nonlocal failed
-            failed += result.status.value in ("fail", "errored", "not run")
-            bar.update(task, completed=count, failed=f"{failed} failed" if failed else "", refresh=True)
-
-        yield advance
+    return advance
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -333,42 +324,30 @@ def export(folder: str | None, target: str | None, huge: bool, no_i2s: bool, for
 def _export_suite(target: str, force: bool, quiet: bool) -> None:
     from i2s_spec.conformance.vectors.all_vectors import write_suite
 
-    shown = quote(target, limit=4096, bare=True)
     try:
         done = write_suite(target, force=force)
     except FileExistsError as error:
-        raise click.UsageError(f"{shown}: {str(error.strerror).replace('force', '--force')}") from None
+        raise click.UsageError(f"{shown(target)}: {str(error.strerror).replace('force', '--force')}") from None
     if not quiet:
-        click.echo(
-            f"{shown}: {counted(done.vectors, 'vector')}, {counted(done.files, 'file')}, {counted(done.size, 'byte')}"
-        )
+        size = counted(done.size, "byte")
+        click.echo(f"{shown(target)}: {counted(done.vectors, 'vector')}, {counted(done.files, 'file')}, {size}")
 
 
 def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bool) -> None:
     from i2s_spec.conformance.malformed_suite import export as write
 
-    shown = quote(target, limit=4096, bare=True)
     try:
-        if quiet or not sys.stderr.isatty():
-            done = write(target, huge=huge, force=force, i2s=i2s)
-        else:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            columns = (TextColumn("writing"), BarColumn(), MofNCompleteColumn())
-            with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-                task = bar.add_task("", total=None)
-                done = write(target, huge=huge, force=force, i2s=i2s,
-                             progress=lambda count, total: bar.update(task, completed=count, total=total))  # fmt: skip
+        with counting_bar("writing", None, quiet) as progress:
+            done = write(target, huge=huge, force=force, i2s=i2s, progress=progress)
     except FileExistsError as error:
-        raise click.UsageError(f"{shown}: {str(error.strerror).replace('force', '--force')}") from None
+        raise click.UsageError(f"{shown(target)}: {str(error.strerror).replace('force', '--force')}") from None
     if not quiet:
         more = f", {done.described} larger ones described" if done.described else ""
         left = (
             f", {counted(done.left_out, 'fault needs', 'faults need')} I2_S and are left out" if done.left_out else ""
         )
         click.echo(
-            f"{shown}: {counted(done.written, 'malformed file')}{more}, {done.sound} sound ones, "
+            f"{shown(target)}: {counted(done.written, 'malformed file')}{more}, {done.sound} sound ones, "
             f"{counted(done.size, 'byte')}{left}"
         )
 
@@ -378,8 +357,8 @@ def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bo
 @click.option("--flag", metavar="FLAG", help="Only vectors that find a kind of bug.")
 def list_vectors(op: str | None, flag: str | None) -> None:
     """List the vectors: id, operation, verdict, comment."""
-    from i2s_spec.conformance.mistakes import FLAGS
-    from i2s_spec.conformance.operations import OPERATIONS
+    from i2s_spec.conformance.explanations import FLAGS
+    from i2s_spec.conformance.protocol_terms import OPERATIONS
     from i2s_spec.conformance.vectors import suite
 
     for value, known, what in ((op, OPERATIONS, "operation"), (flag, FLAGS, "flag")):
@@ -399,7 +378,7 @@ def mutants(ctx: click.Context, every: bool) -> None:
     The table has a line for each mutant: its name, its flag, how many vectors it fails, how many of them name the bug, and
     the first of these. The exit code is 1 where a mutant survives. The mutants are in tests/mutants of a checkout.
     """
-    from i2s_spec.conformance.mistakes import NOT_IN_MODELS
+    from i2s_spec.conformance.explanations import NOT_IN_MODELS
     from i2s_spec.conformance.vectors import suite
 
     kill, vectors = _mutants(), suite()
@@ -448,21 +427,20 @@ def package(folder: str, registry: str) -> None:
     from i2s_spec.conformance.packages import digest, tarball, write_package
     from i2s_spec.gguf.atomic_file import OutputFile
 
-    shown = quote(folder, limit=4096, bare=True)
     if registry == "tar":
         data = tarball()
         try:
             with OutputFile(folder) as output:
                 output.write(data)
         except FileExistsError:
-            raise click.UsageError(f"{shown}: this exists") from None
-        click.echo(f"{shown}: {counted(len(data), 'byte')}, sha256 {digest(data)}")
+            raise click.UsageError(f"{shown(folder)}: this exists") from None
+        click.echo(f"{shown(folder)}: {counted(len(data), 'byte')}, sha256 {digest(data)}")
         return
     try:
         count = write_package(folder, registry)
     except FileExistsError as error:
-        raise click.UsageError(f"{shown}: {error.strerror}") from None
-    click.echo(f"{shown}: {counted(count, 'file')} for {registry}")
+        raise click.UsageError(f"{shown(folder)}: {error.strerror}") from None
+    click.echo(f"{shown(folder)}: {counted(count, 'file')} for {registry}")
 
 
 @vectors_command.command(epilog="Example:  i2s vectors register        (in a checkout)")

@@ -5,7 +5,6 @@ What is ternary is converted with a proof; float projections become trits, with 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from i2s_spec.cli.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
-from i2s_spec.cli.options import INPUT, OUTPUT, out_argument, reading, remote_options, shown, warn_of_programs, writing
+from i2s_spec.cli.options import (
+    INPUT,
+    OUTPUT,
+    out_argument,
+    reading,
+    remote_options,
+    shown,
+    threads_option,
+    warn_of_programs,
+    writing,
+)
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import all_of, counted
@@ -86,7 +95,7 @@ _CHANGES = ("to", "arch", "hidden_activation", "endian")
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the proof of every tensor as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the proof of every tensor.")
-@click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
+@threads_option("Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @remote_options
 @out_argument("target")
@@ -97,7 +106,7 @@ def convert_command(
     as_json: bool,
     verbose: bool,
     quiet: bool,
-    threads: int | None,
+    threads: int,
     **options: Any,
 ) -> None:
     """Copy the model IN to OUT with its ternary tensors in another type or dialect.
@@ -116,16 +125,15 @@ def convert_command(
     if joins or options["split"] is not None:
         _parts_made_or_joined(source, target, joins, options, force, as_json, quiet)
         return
-    workers = threads or os.cpu_count() or 1
     out = shown(target)
     with writing(target), progress_bar("converting", quiet or as_json) as progress:
         about = {"force": force, "progress": progress}
         if options["model"] is not None:
             report = _from_checkpoint(source, target, options, about)
         elif target.endswith(_CHECKPOINT):
-            report = _to_checkpoint(source, target, options, about, workers)
+            report = _to_checkpoint(source, target, options, about, threads)
         else:
-            report = _convert(source, target, options, about, workers)
+            report = _convert(source, target, options, about, threads)
     warnings = warn_of_programs(target, quiet, as_json)
     if as_json:
         document = {**_document(report), "warnings": warnings}
@@ -275,7 +283,7 @@ def _refuse(options: dict[str, Any], why: str, names: Sequence[str]) -> None:
 
 
 def _document(report: _Report) -> dict[str, Any]:
-    """What was done, as plain data that JSON can carry."""
+    """Return what was done, as plain data that JSON can carry."""
     rows = [
         {
             "name": json_string(proof.name), "shape": proof.shape, "from": proof.source, "to": proof.target,
@@ -291,7 +299,7 @@ def _document(report: _Report) -> dict[str, Any]:
 
 
 def _lines(report: _Report, verbose: bool) -> Iterator[str]:
-    """What was done, for a person: the proof, what the file is called now, and what to know of it."""
+    """Yield what was done, for a person: the proof, what the file is called now, and what to know of it."""
     from i2s_spec.convert.rewrite import file_type_words
 
     proofs = report.proofs

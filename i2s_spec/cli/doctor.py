@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from i2s_spec.cli.options import INPUT, remote_options
+from i2s_spec.cli.options import INPUT, remote_options, shown, threads_option
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
@@ -69,10 +69,10 @@ _GROUPS: Final = (
     help="Also read all weights for their layout, and run the model: whether its values are finite, and whether it "
     "predicts a text as it should; and render its chat template with the engines that are installed: the same tokens?",
 )
-@click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
+@threads_option("Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 @remote_options
-def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, quiet: bool) -> int:
+def doctor_command(file: str, as_json: bool, deep: bool, threads: int, quiet: bool) -> int:
     """Answer three questions about a file: what is it, is it sound, and who runs it, or what to do so that one does.
 
     The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
@@ -87,12 +87,11 @@ def doctor_command(file: str, as_json: bool, deep: bool, threads: int | None, qu
     from i2s_spec.checkup import doctor
     from i2s_spec.draw import terminal
 
-    workers = threads or os.cpu_count() or 1
     files, left = _files(file)
     if files:
-        return _of_folder(files, left, as_json, deep, workers)
+        return _of_folder(files, left, as_json, deep, threads)
     with progress_bar("reading", quiet) as progress:
-        found = doctor(file, threads=workers, progress=progress, deep=deep)
+        found = doctor(file, threads=threads, progress=progress, deep=deep)
     if as_json:
         sys.stdout.writelines(json_document(_document(found)))
     else:
@@ -151,7 +150,7 @@ def _of_folder(files: list[str], left: int, as_json: bool, deep: bool, threads: 
 
 
 def _line(found: Checkup) -> str:
-    """What a file is, whether it is sound, and who runs it, in a line."""
+    """Return what a file is, whether it is sound, and who runs it, in a line."""
     report, kind = found.report, _special(found)
     types = Counter() if report.details is None else Counter(report.details["types"])
     about = kind.title if kind is not None else ""
@@ -165,7 +164,7 @@ def _line(found: Checkup) -> str:
     model = kind is None and found.identification is not None
     deep = "" if found.deep is None or found.deep.sound else "; the model is wrong: --deep"
     parts = [_sound_words(found)[0] + deep, about, runs if model and report.ok else ""]
-    return f"{visible(report.path, 4096, bare=True)}: {'; '.join(part for part in parts if part)}"
+    return f"{shown(report.path)}: {'; '.join(part for part in parts if part)}"
 
 
 # --- page ------------------------------------------------------------------------------------------------------------
@@ -198,7 +197,7 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     report = found.report
     kind = _special(found)
     yield [
-        Piece(visible(report.path, 4096, bare=True), "bold"), *([Piece(f"  {kind.title}")] if kind is not None else [])
+        Piece(shown(report.path), "bold"), *([Piece(f"  {kind.title}")] if kind is not None else [])
     ]  # fmt: skip
     if kind is not None:
         yield from _wrapped(kind.use, width)
@@ -227,7 +226,7 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
 
 
 def _special(found: Checkup) -> RecognisedKind | None:
-    """What the file is, if it is anything else than a whole model."""
+    """Return what the file is, if it is anything else than a whole model."""
     kind = found.identification.kind if found.identification is not None else None
     return kind if kind is not None and kind.is_special else None
 
@@ -257,7 +256,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
 
 
 def _sound_words(found: Checkup) -> tuple[str, str]:
-    """Whether a file is sound, and the style of the answer."""
+    """Say whether a file is sound, with the style of the answer."""
     report = found.report
     if report.bugs:
         return "not checked to the end: this is a bug in i2s-spec", "red"
@@ -275,7 +274,7 @@ def _sound_words(found: Checkup) -> tuple[str, str]:
 
 
 def _template(found: TemplateChecks | None, width: int) -> Iterator[Line]:
-    """What engines make of the chat template."""
+    """Yield what engines make of the chat template."""
     from i2s_spec.draw.terminal import Piece
 
     if found is None:
@@ -287,13 +286,13 @@ def _template(found: TemplateChecks | None, width: int) -> Iterator[Line]:
 
 
 def _left_out(found: Checkup, width: int) -> Iterable[Line]:
-    """What no rule examined."""
+    """Yield what no rule examined."""
     if found.report.unchecked:
         yield from _wrapped(f"not checked: {'; '.join(found.report.unchecked)}", width, style="yellow")
 
 
 def _refusal(found: Checkup, width: int) -> Iterable[Line]:
-    """Why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
+    """Yield why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
     if found.refusal is not None:
         yield from _wrapped(f"the reference forward pass refuses it: {cut(found.refusal, 400)}", width, style="yellow")
 

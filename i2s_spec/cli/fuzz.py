@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from i2s_spec.cli.options import form_option
+from i2s_spec.cli.options import form_option, usage_errors
+from i2s_spec.cli.process import counting_bar
 from i2s_spec.errors import EXIT_FINDINGS, quote
 from i2s_spec.linter.selection import PROFILES
-
-if TYPE_CHECKING:
-    from i2s_spec.fuzzing.campaign import Campaign
 
 #: Files of a campaign that nobody bounded.
 _RUNS = 1000
@@ -23,7 +18,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def size(value: str) -> int:
-    """Bytes, written as `512M` or `1G`."""
+    """Parse a number of bytes, written as `512M` or `1G`."""
     found = re.fullmatch(r"(\d{1,12})([kmg]?)(?:i?b)?", value.strip().lower())
     if found is None or not int(found[1]):
         raise click.BadParameter(f"{quote(value)} is not a size; write 512M or 1G")
@@ -31,7 +26,7 @@ def size(value: str) -> int:
 
 
 def statuses(value: str) -> frozenset[int]:
-    """Exit statuses, written as `0` or `1,2,64-78`."""
+    """Parse exit statuses, written as `0` or `1,2,64-78`."""
     found: set[int] = set()
     for part in value.split(","):
         ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
@@ -122,12 +117,10 @@ def fuzz_command(
         raise click.UsageError(
             "--replay tries the given files once; it cannot be combined with --runs, --seconds or --corpus"
         )
-    try:
+    with usage_errors(ValueError):
         given = [data for _, data in files_under(seeds)]
         files = list(files_under(replay))
         campaign = Campaign(Command(words, stdin), _settings(**options), corpus, given)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     with campaign:
         total: int | None
         if replay:
@@ -135,9 +128,10 @@ def fuzz_command(
         else:
             total = _RUNS if runs is None and seconds is None else runs
             steps = campaign.run(total, seconds)
-        with _bar(campaign, total, quiet) as advance:
+        with counting_bar("fuzzing", total, quiet, forks=True) as bar:
             for done in steps:
-                advance(done)
+                if bar is not None:
+                    bar(done, remark=f"{len(campaign.findings)} found")
     if form == "text":
         click.echo(text_report(campaign, corpus), nl=False)
     else:
@@ -161,7 +155,7 @@ def _settings(
     profile: str,
     effort: int,
 ) -> Any:
-    """What the options say.
+    """Return the settings of a campaign from its options.
 
     :raises ValueError: for what does not go together
     """
@@ -179,33 +173,6 @@ def _settings(
         frozenset(code.upper() for code in may_accept),
     )
     return CampaignSettings(seed, Bounds(timeout, memory), Meanings(accept, reject), policy, max_size, jobs, effort)
-
-
-@contextmanager
-def _bar(campaign: Campaign, total: int | None, quiet: bool) -> Iterator[Any]:
-    """Provide a bar on stderr while it is a terminal; drawn by this thread alone, since processes are started
-    meanwhile.
-    """
-    if quiet or not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("fuzzing"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[found]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", total=total, found="")
-
-        def advance(done: int) -> None:
-            bar.update(task, completed=done, found=f"{len(campaign.findings)} found", refresh=True)
-
-        yield advance
 
 
 def _duties(ctx: click.Context, wanted: bool) -> None:

@@ -12,7 +12,6 @@ import click
 
 from i2s_spec.cli.model_input import (
     TokenIds,
-    counting_bar,
     encode,
     named,
     numerics_option,
@@ -22,8 +21,8 @@ from i2s_spec.cli.model_input import (
     remark_refusal,
     tokenizer_of,
 )
-from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, writing
-from i2s_spec.cli.process import cleaned_up
+from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, write_answer, writing
+from i2s_spec.cli.process import cleaned_up, counting_bar
 from i2s_spec.cli.verbs import command_line
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, SettingError, quote
 
@@ -211,22 +210,13 @@ def compare(
 def _write(result: Comparison, form: str, output: str | None, force: bool, command: str) -> None:
     from i2s_spec.golden.report import report
 
-    if output is not None:
-        from i2s_spec.gguf.atomic_file import OutputFile
-
-        with writing(output), OutputFile(output, force=force) as file:
-            for line in report(result, form, command):
-                file.write(line.encode("utf-8", "backslashreplace"))
-        return
-    if form == "text":
+    if form == "text" and output is None:
         from i2s_spec.draw.terminal import columns, write
         from i2s_spec.golden.report_text import styled
 
         write(styled(result, columns(sys.stdout)), sys.stdout)
         return
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    for line in report(result, form, command):
-        sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    write_answer(report(result, form, command), output, force)
 
 
 def _shell(path: str) -> str:

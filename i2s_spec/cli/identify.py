@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from math import isfinite, prod
@@ -10,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.model_input import counting_bar, named, origin, read_text
-from i2s_spec.cli.options import INPUT, form_option, reading, remote_options
-from i2s_spec.cli.process import progress_bar
-from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
+from i2s_spec.cli.model_input import named, origin, read_text
+from i2s_spec.cli.options import (
+    INPUT,
+    fault_status,
+    form_option,
+    reading,
+    remote_options,
+    shown,
+    threads_option,
+    usage_errors,
+)
+from i2s_spec.cli.process import counting_bar, progress_bar
+from i2s_spec.draw.text import json_document
+from i2s_spec.errors import FormatError, quote
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor
@@ -49,7 +57,7 @@ if TYPE_CHECKING:
     help="Run the model on the text in the file TEXT under each assumption about a mistake, and name the best "
     "one. [default: a short English text]",
 )
-@click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
+@threads_option("Threads that read. [default: one for each processor]")
 @click.option("-v", "--verbose", is_flag=True, help="All hypotheses with all evidence, also those that are excluded.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 @remote_options
@@ -63,7 +71,7 @@ def identify_command(
     header_only: bool,
     full: bool,
     likelihood: str | None,
-    threads: int | None,
+    threads: int,
     verbose: bool,
     quiet: bool,
 ) -> int:
@@ -98,7 +106,7 @@ def identify_command(
     as_json = form == "json"
     with reading(file, as_json), File(source_of(origin(file))) as opened, progress_bar("reading", quiet) as progress:
         opened.warn()
-        try:
+        with usage_errors(KeyError, ValueError, TypeError):
             weights = None
             if reference is not None:
                 try:
@@ -109,19 +117,11 @@ def identify_command(
                     raise error.of_file(reference) from None
             found = identify(
                 opened, payloads=payloads, sha256=sha256, reference=weights, tensor=tensor,
-                threads=threads or os.cpu_count() or 1, progress=progress,
+                threads=threads, progress=progress,
             )  # fmt: skip
-        except FormatError:
-            raise
-        except (KeyError, ValueError, TypeError) as error:
-            raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
         outcome = None if likelihood is None else _likelihood(opened, found, text, threads, quiet)
     _write(found, outcome, as_json, verbose)
-    if found.fault is None:
-        return 0
-    sys.stdout.flush()
-    click.echo(f"i2s: {visible(named(file), 4096, bare=True)}: {fault_words(found.fault)}", err=True)
-    return EXIT_FINDINGS
+    return 0 if found.fault is None else fault_status(found.fault, named(file))
 
 
 def _text(path: str) -> str:
@@ -131,9 +131,7 @@ def _text(path: str) -> str:
     if path != "-":
         with open_regular(path) as file:
             if file.read(4) in (b"GGUF", b"FUGG"):
-                raise click.UsageError(
-                    f"{quote(path, 4096, bare=True)} is a GGUF file: --likelihood takes a text; write FILE before it"
-                )
+                raise click.UsageError(f"{shown(path)} is a GGUF file: --likelihood takes a text; write FILE before it")
     return read_text(path)
 
 
@@ -156,8 +154,8 @@ def _write(found: Identification, outcome: Likelihood | None, as_json: bool, ver
             terminal.write(answer, sys.stdout)
 
 
-def _likelihood(file: File, found: Identification, text: str | None, threads: int | None, quiet: bool) -> Likelihood:
-    """What the text says of the file, read in the layout that was found."""
+def _likelihood(file: File, found: Identification, text: str | None, threads: int, quiet: bool) -> Likelihood:
+    """Compare how well the model predicts a text under each assumption, read in the layout that was found."""
     from i2s_spec.model.text.likelihood import Likelihood, likelihood, read_as
 
     if found.fault is not None:
@@ -187,14 +185,12 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
             except ValueError as error:
                 if tensor is not None:
                     more = "" if name is not None else "; --reference-tensor names it"
-                    raise ValueError(f"{quote(path, 4096, bare=True)}: {error}{more}") from None
+                    raise ValueError(f"{shown(path)}: {error}{more}") from None
                 continue
             trits = known.whole()
             usable = known.scale is not None and isfinite(known.scale) and known.scale != 0
             return (trits * abs(known.scale) if usable and known.scale is not None else trits), one.name
-    raise ValueError(
-        f"{quote(path, 4096, bare=True)} holds no tensor of FILE, as it calls them; --reference-tensor names one"
-    )
+    raise ValueError(f"{shown(path)} holds no tensor of FILE, as it calls them; --reference-tensor names one")
 
 
 def _candidates(file: File, tensor: str | None) -> Iterator[Tensor]:

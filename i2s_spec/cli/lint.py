@@ -16,12 +16,13 @@ from click.core import ParameterSource
 from i2s_spec.cli.options import INPUT, Command, call_files, limits_of, pairs_of, remote_options, report_place, words
 from i2s_spec.cli.process import Bar, cleaned_up
 from i2s_spec.cli.verbs import command_line
+from i2s_spec.draw.text import encodable
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import is_address
+from i2s_spec.linter.lint_run import LintRun, WrongCallError
 from i2s_spec.linter.options import RESULTS, Option, OptionGroup, OptionKind, Options, RunOptions, declared
 from i2s_spec.linter.paths import inputs, lint_paths
 from i2s_spec.linter.report import FORMATS, Format
-from i2s_spec.linter.run import LintRun, WrongCallError
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.atomic_file import OutputFile
@@ -34,7 +35,7 @@ Sheet = tuple[Format, Callable[[str], None]]
 
 
 def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, str]:
-    """Values of the form FORM=FILE: the form of each file."""
+    """Parse values of the form FORM=FILE into the form of each file."""
     files = {}
     for value in values:
         form, _, path = value.partition("=")
@@ -48,7 +49,7 @@ def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[st
 
 
 def rates_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Values of the form HOST=REQUESTS/SECONDS as a table."""
+    """Parse values of the form HOST=REQUESTS/SECONDS into a table."""
     rates = {}
     for value in values:
         host, _, rate = value.rpartition("=")
@@ -223,7 +224,8 @@ def _enter_files(run: LintRun, files: Iterable[str]) -> None:
 
 
 def _refuse_without_engine(given: Mapping[str, Any]) -> None:
-    """
+    """Refuse options that only a run with an engine follows.
+
     :raises UsageError: for an option that only a run with an engine follows
     """
     for name, option in declared(RunOptions).items():
@@ -234,7 +236,7 @@ def _refuse_without_engine(given: Mapping[str, Any]) -> None:
 def _write_reports(
     run: LintRun, reports: Iterable[tuple[str, dict[str, Any]]], sheets: Iterable[Sheet], typed: str, bar: Bar | None
 ) -> Collection[str]:
-    """Write each report in every form; the stale entries of the baseline."""
+    """Write each report in every form, and return the stale entries of the baseline."""
     for sheet, write in sheets:
         sheet.command, sheet.profile = typed, run.options.profile
         write(sheet.begin())
@@ -251,7 +253,7 @@ def _write_reports(
 
 
 def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
-    """Each format that was asked for, with what takes its text."""
+    """Return each format that was asked for, with what takes its text."""
     how, sheets = run.how, list[Sheet]()
     # Colours need a terminal that wants them; https://no-color.org
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -288,13 +290,12 @@ def _write(output: OutputFile, text: str) -> None:
 
 def _print(text: str) -> None:
     """Write a piece of the report; what the stream's encoding cannot say, it says as a number."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.write(encodable(text, sys.stdout))
     sys.stdout.flush()
 
 
 def _columns() -> int | None:
-    """Columns of the terminal that reports go to; None where they go elsewhere."""
+    """Return the columns of the terminal that reports go to; None where they go elsewhere."""
     if not sys.stdout.isatty():
         return None
     from i2s_spec.draw.terminal import columns

@@ -16,10 +16,10 @@ import click
 
 from i2s_spec._version import __version__
 from i2s_spec.cli.model_input import named, origin
-from i2s_spec.cli.options import INPUT, OUTPUT, form_option, reading, remote_options, writing
+from i2s_spec.cli.options import INPUT, OUTPUT, fault_status, form_option, reading, remote_options, shown, write_answer
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.draw import terminal
-from i2s_spec.draw.text import fault_words, json_document, visible
+from i2s_spec.draw.text import fault_words, json_document
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
@@ -123,15 +123,7 @@ def _document(file: str | None, form: str, output: str | None, force: bool) -> i
     from i2s_spec.gguf.reader import open as open_file
 
     with reading(named(file)), open_file(origin(file)) as opened:
-        parts = json_document(_DOCUMENTS[form](opened))
-        if output in (None, "-"):
-            sys.stdout.writelines(parts)
-            return 0
-        from i2s_spec.gguf.atomic_file import OutputFile
-
-        with writing(output), OutputFile(output, force=force) as target:
-            for part in parts:
-                target.write(part.encode("utf-8"))
+        write_answer(json_document(_DOCUMENTS[form](opened)), output, force)
     return 0
 
 
@@ -175,12 +167,8 @@ def _plot(file: File) -> None:
 
 
 def _exit_code(fault: FormatError | None, name: str) -> int:
-    """Say the fault that stopped the reading, if there is one, and what the command exits with."""
-    if fault is None:
-        return 0
-    sys.stdout.flush()
-    click.echo(f"i2s: {visible(name, 4096, bare=True)}: {fault_words(fault)}", err=True)
-    return faults.exit_code_of(fault.code) if fault.code in faults.NO_INPUT else EXIT_FINDINGS
+    """Return what the command exits with; a fault that stopped the reading is printed."""
+    return 0 if fault is None else fault_status(fault, name)
 
 
 # --- dump ------------------------------------------------------------------------------------------------------------
@@ -220,7 +208,7 @@ def dump_command(
     """
     from i2s_spec.inspect.dump import Unknown, document, lines, target
 
-    name = visible(file, 4096, bare=True)
+    name = shown(file)
     try:
         opened = File(source_of(file))
     except FormatError as error:
@@ -252,8 +240,14 @@ def dump_command(
 _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gguf", "tokenizers": "tokenizer"}
 
 
+#: What is said of an installation without compiled kernels.
+NOT_COMPILED = (
+    "none compiled (no C compiler, or no headers of Python, at installation); definitions in NumPy are used, slower"
+)
+
+
 def describe() -> dict[str, Any]:
-    """Versions, processor features and the code paths in use, as plain data."""
+    """Return versions, processor features and the code paths in use, as plain data."""
     from importlib.metadata import PackageNotFoundError, version  # imports `email` and `zipfile`
 
     libraries: dict[str, str | None] = {}
@@ -345,6 +339,7 @@ def info_command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
+    tables = facts["tables"]
     missing = {name: extra for name, extra in _LIBRARIES.items() if facts["libraries"][name] is None}
     features = [name for name, present in facts["processor"].items() if present]
     rows = [
@@ -353,10 +348,13 @@ def info_command(as_json: bool) -> None:
         ("Platform", facts["platform"]),
         ("Libraries", ", ".join(f"{name} {v}" for name, v in facts["libraries"].items() if v)),
         ("Not installed", ", ".join(f"{name} (extra [{extra}])" for name, extra in missing.items()) or "nothing"),
-        ("Processor", ", ".join(features) or "no instruction set that matters here"),
+        *([("Processor", ", ".join(features) or "no instruction set that matters here")] if facts["compiler"] else []),
         *([("Hidden", f"{', '.join(facts['hidden'])} ({isa.HIDE})")] if facts["hidden"] else []),
-        ("Built with", facts["compiler"]),
-        *((f"Kernels, {name}", _line(table)) for name, table in facts["tables"].items()),
+        *(
+            [("Built with", facts["compiler"]), *((f"Kernels, {name}", _line(each)) for name, each in tables.items())]
+            if facts["compiler"]
+            else [("Kernels", NOT_COMPILED)]
+        ),
     ]
     for name, words in rows:
         click.echo(f"{name + ':':<19}{words}")

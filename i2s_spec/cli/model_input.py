@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from i2s_spec.cli.options import reading, remote_options
+from i2s_spec.cli.process import counting_bar
 from i2s_spec.errors import FormatError, SettingError, quote
 from i2s_spec.gguf.source import open_regular
 
@@ -22,29 +21,15 @@ MOST_TEXT = 256 << 20
 
 
 def numerics_option(text: str, default: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that names a numeric profile, and its old spelling `--profile`, which is accepted for one
-    release.
+    """Return the option that names a numeric profile.
 
     :param text: of the help
     """
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(command)
-        def with_old_spelling(*args: Any, profile: str | None, **options: Any) -> Any:
-            if profile is not None:
-                remark("--profile is called --numerics here; the next release removes the old spelling")
-                options["numerics"] = profile
-            return command(*args, **options)
-
-        old = click.option("--profile", hidden=True)(with_old_spelling)
-        shown = default is not None
-        return click.option("--numerics", default=default, show_default=shown, metavar="NAME", help=text)(old)
-
-    return decorate
+    return click.option("--numerics", default=default, show_default=default is not None, metavar="NAME", help=text)
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the options of every verb that runs a model."""
+    """Add the options of every verb that runs a model."""
     command = remote_options(command)
     for option in reversed(
         (
@@ -118,31 +103,8 @@ def open_model(
     return model
 
 
-@contextmanager
-def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[Callable[[int, int], object] | None]:
-    """Provide a bar on stderr that counts tokens or chunks; None where nobody would see it, or there is next to
-    nothing to do.
-
-    :param total: how many there are; None for a bar that only moves, until it is told how much there is in all
-    """
-    if quiet or not sys.stderr.isatty() or (total is not None and total < 2):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    counts = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else ()
-    columns = (TextColumn(what), BarColumn(), *counts)
-    # What is written to stdout meanwhile is a result, and must not be drawn into as if it were the terminal's.
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-    ) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
-
-
 def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:
-    """Return the tokenizer of a model's file; what it had to assume is said on stderr."""
+    """Return the tokenizer of a model's file; print on stderr what it had to assume."""
     from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(model.file, pre)
@@ -167,7 +129,7 @@ def tokenizer_if_any(model: Any, pre: str | None, quiet: bool) -> Tokenizer | No
 
 
 def remark(text: str) -> None:
-    """A line on stderr."""
+    """Write a line on stderr."""
     click.echo(f"i2s: {text}", err=True)
 
 
@@ -217,7 +179,7 @@ def encode(tokenizer: Tokenizer, text: str, **how: Any) -> list[int]:
 
 
 def origin(path: str | None) -> Any:
-    """What to open for an argument that may be left out: the path itself, or the model of the package."""
+    """Return what to open for an argument that may be left out: the path itself, or the model of the package."""
     if path is not None:
         return path
     from i2s_spec.convert.trained import source
@@ -226,7 +188,7 @@ def origin(path: str | None) -> Any:
 
 
 def named(path: str | None) -> str:
-    """What that is called where a path would be printed."""
+    """Return what the model is called where a path would be printed."""
     if path is not None:
         return path
     from i2s_spec.convert.trained import label

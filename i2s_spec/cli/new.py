@@ -12,10 +12,11 @@ import click
 
 from i2s_spec.cli.options import OUTPUT, shown, writing
 from i2s_spec.cli.process import progress_bar
+from i2s_spec.codec import _cpu
 from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw import terminal
-from i2s_spec.errors import counted, quote
+from i2s_spec.errors import counted
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
@@ -140,7 +141,7 @@ def new_command(
 
 
 def _write_trained(target: str, arch: str, about: dict[str, Any], quiet: bool) -> tuple[int, int, int]:
-    """Keys, tensors and bytes of what was written."""
+    """Write the trained model; return its numbers of keys, tensors and bytes."""
     from i2s_spec.convert.trained import write_trained
 
     with writing(target), progress_bar("writing", quiet) as progress:
@@ -150,7 +151,7 @@ def _write_trained(target: str, arch: str, about: dict[str, Any], quiet: bool) -
 
 
 def _write_sample(target: str, byte_order: Any, force: bool) -> tuple[int, int, int]:
-    """Keys, tensors and bytes of what was written."""
+    """Write the sample of the specification; return its numbers of keys, tensors and bytes."""
     from i2s_spec.gguf.atomic_file import OutputFile
     from i2s_spec.testing.sample import Draft
 
@@ -161,7 +162,7 @@ def _write_sample(target: str, byte_order: Any, force: bool) -> tuple[int, int, 
 
 
 def _refuse_sizes(flag: str, options: set[str]) -> None:
-    """What is asked of random weights has no meaning for a file that is always the same."""
+    """Refuse options of random weights, which have no meaning for a file that is always the same."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -192,7 +193,7 @@ def demo_command(keep: str | None, force: bool) -> None:
             name for name in ["model", *(mishap.name for mishap in mishaps())] if (folder / f"{name}.gguf").exists()
         ]
         if taken and not force:
-            path = quote(str(folder / f"{taken[0]}.gguf"), limit=4096, bare=True)
+            path = shown(str(folder / f"{taken[0]}.gguf"))
             raise click.UsageError(f"{path} already exists; use --force to overwrite it, or name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         _run(folder, retained=True)
@@ -236,14 +237,16 @@ def _run(folder: Path, retained: bool) -> None:
     click.echo(f"  i2s explain {codes[2]}        what a rule means, why it matters, what to do")
     click.echo("  i2s doctor FILE         a summary of your own file on one screen")
     click.echo("  i2s dump FILE           the bytes of a file and their meaning")
+    if not _cpu.compiler():
+        click.echo("  i2s info                says that no kernels are compiled here, so that large files take long")
     if retained:
-        click.echo(f"\nThe files are in {quote(str(folder), limit=4096, bare=True)}.")
+        click.echo(f"\nThe files are in {shown(str(folder))}.")
     else:
         click.echo("\nThe files are gone again; `i2s demo --keep FOLDER` leaves them.")
 
 
 def _report(report: Report, colour: bool, first: str = "") -> None:
-    """A report in short: what the story is about first."""
+    """Print a report in short: what the story is about first."""
     report = replace(report, findings=tuple(sorted(report.findings, key=lambda finding: finding.code != first)))
     more = len(report.findings) - SHOWN
     text = make("text", colour=colour).file(replace(report, findings=report.findings[:SHOWN]) if more > 0 else report)
@@ -256,7 +259,8 @@ def _report(report: Report, colour: bool, first: str = "") -> None:
 
 
 def _verdict(lines: list[str], path: str) -> int:
-    """Which line is the verdict: the last that begins with the path; what is counted by code comes after it."""
+    """Return the number of the line with the verdict: the last that begins with the path; what is counted by code comes
+    after it."""
     return max(i for i, line in enumerate(lines) if line.startswith(f"{path}: "))
 
 

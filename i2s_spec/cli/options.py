@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from i2s_spec.cli.process import cleaned_up
-from i2s_spec.draw.text import json_document, json_string
-from i2s_spec.errors import FormatError, quote
-from i2s_spec.schema.faults import MAGIC
+from i2s_spec.draw.text import encodable, fault_words, json_document, json_string, visible
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
+from i2s_spec.schema import faults
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 Command = Callable[..., Any]
@@ -29,7 +29,7 @@ Command = Callable[..., Any]
 def form_option(
     forms: Sequence[str], default: str | None = "text", help: str | None = None, schema: str = ""
 ) -> Callable[[Verb], Verb]:
-    """`--format FORM` and `--json`, of which the verb gets one parameter `form`; where both are given, JSON it is.
+    """Add `--format FORM` and `--json`, of which the verb gets one parameter `form`; where both are given, JSON it is.
 
     :param forms: what `--format` takes; `json` is among them
     :param default: the form without either; None leaves it to the verb
@@ -55,16 +55,25 @@ def form_option(
     return decorate
 
 
+def threads_option(help: str = "Threads that decode. [default: one for each processor]") -> Callable[[Verb], Verb]:
+    """Return the option `--threads`, whose value is the number of processors where it is not given."""
+    return click.option("--threads", type=click.IntRange(1), help=help, callback=_one_for_each_processor)
+
+
+def _one_for_each_processor(ctx: click.Context, parameter: click.Parameter, threads: int | None) -> int:
+    return threads or os.cpu_count() or 1
+
+
 # --- values that click leaves as text --------------------------------------------------------------------------------
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
-    """Values of an option that may be given many times, and hold many words with commas between them."""
+    """Split values of an option that may be given many times, and hold many words with commas between them."""
     return tuple(word for value in values for word in value.split(",") if word)
 
 
 def pairs_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, str]:
-    """Values of the form NAME=VALUE as a table; of two for one name the last one counts."""
+    """Parse values of the form NAME=VALUE into a table; of two for one name the last one counts."""
     pairs = {}
     for word in words(ctx, parameter, values):
         name, sign, value = word.partition("=")
@@ -75,7 +84,7 @@ def pairs_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[st
 
 
 def limits_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, int]:
-    """Values of the form NAME=NUMBER as a table."""
+    """Parse values of the form NAME=NUMBER into a table."""
     limits = {}
     for name, value in pairs_of(ctx, parameter, values).items():
         try:
@@ -138,7 +147,7 @@ def _limit(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 
 def shown(path: str) -> str:
     """Return a path as it may be printed, whole."""
-    return quote(path, limit=4096, bare=True)
+    return visible(path, limit=4096, bare=True)
 
 
 class CallFiles:
@@ -199,8 +208,7 @@ class _InputPath(click.Path):
 
 
 def _of_store(name: str) -> str:
-    """Return the path of a model in Ollama's store; it is printed on stderr, with the files that are used beside the
-    model.
+    """Return the path of a model in Ollama's store; print it on stderr, with the files that are used beside the model.
 
     :raises FormatError: for a model that is not there
     """
@@ -285,7 +293,7 @@ def report_place(place: str, force: bool) -> str:
     """
     if os.path.isfile(place) and not is_report(place):
         with open(place, "rb") as file:
-            if file.read(len(MAGIC)) == MAGIC:
+            if file.read(len(faults.MAGIC)) == faults.MAGIC:
                 raise click.UsageError(f"{shown(place)} is a GGUF file; no report replaces it")
         if not force:
             raise click.UsageError(f"{shown(place)} exists and is no report; use --force to replace it")
@@ -294,7 +302,7 @@ def report_place(place: str, force: bool) -> str:
 
 @contextmanager
 def reading(path: str | None, as_json: bool = False) -> Iterator[None]:
-    """Read one file: a fault that is met there is said with its name, where nothing more exact is known.
+    """Read one file: name it in a fault that is met there, where nothing more exact is known.
 
     :param as_json: whoever asked for JSON gets the fault as JSON too, on stdout
     """
@@ -308,8 +316,15 @@ def reading(path: str | None, as_json: bool = False) -> Iterator[None]:
         raise
 
 
+def fault_status(fault: FormatError, name: str) -> int:
+    """Print the fault that stopped the reading of a file, and return what the command exits with."""
+    sys.stdout.flush()
+    click.echo(f"i2s: {shown(name)}: {fault_words(fault)}", err=True)
+    return faults.exit_code_of(fault.code) if fault.code in faults.NO_INPUT else EXIT_FINDINGS
+
+
 def refusal(error: FormatError) -> dict[str, Any]:
-    """What JSON says of a file that could not be read: the file, where it is known, and the fault."""
+    """Return what JSON says of a file that could not be read: the file, where it is known, and the fault."""
     from i2s_spec.inspect.show import fault
 
     return {
@@ -321,8 +336,8 @@ def refusal(error: FormatError) -> dict[str, Any]:
 
 @contextmanager
 def writing(target: str | None) -> Iterator[None]:
-    """Write a file, and say what a user got wrong: it is there already, or an argument does not fit. Told to end, a verb
-    leaves nothing half-written.
+    """Write a file, and report what a user got wrong: it is there already, or an argument does not fit. A verb that is
+    told to end leaves nothing half-written.
 
     :raises click.UsageError: for `-`, and for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
     """
@@ -331,7 +346,7 @@ def writing(target: str | None) -> Iterator[None]:
             "- means standard output, to which this command does not write; ./- is a file of that name"
         )
     try:
-        with cleaned_up():
+        with cleaned_up(), usage_errors(KeyError, TypeError, ValueError):
             yield
     except FileExistsError as error:
         from i2s_spec.gguf.atomic_file import InputFileError
@@ -340,10 +355,36 @@ def writing(target: str | None) -> Iterator[None]:
         if isinstance(error, InputFileError):
             raise click.UsageError(f"{name} is an input file; the output needs another name") from None
         raise click.UsageError(f"{name} already exists; use --force to overwrite it") from None
+
+
+@contextmanager
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Make errors of these kinds what a user got wrong.
+
+    :raises click.UsageError: with their words
+    """
+    try:
+        yield
     except FormatError:  # is a ValueError too, but an answer of its own
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except kinds as error:
         raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
+
+
+def write_answer(parts: Iterable[str], output: str | None, force: bool) -> None:
+    """Print an answer, or write it to a file, which gets its name when it is whole.
+
+    :param output: the file; None and `-` for standard output
+    """
+    if output in (None, "-"):
+        for part in parts:
+            sys.stdout.write(encodable(part, sys.stdout))
+        return
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    with writing(output), OutputFile(output, force=force) as target:
+        for part in parts:
+            target.write(part.encode("utf-8", "backslashreplace"))
 
 
 def warn_of_programs(target: str, quiet: bool, as_json: bool) -> list[str]:
@@ -366,27 +407,25 @@ def warn_of_programs(target: str, quiet: bool, as_json: bool) -> list[str]:
 
 
 def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
-    """Return the argument and options of a verb that writes FILE anew.
+    """Add the argument and options of a verb that writes FILE anew.
 
     :param output: what `--output` is
     :param dry_run: what `--dry-run` does
     """
-    threads = "Threads that decode. [default: one for each processor]"
     return _all(
         click.argument("file", type=INPUT),
         click.option("-o", "--output", "target", metavar="OUT", type=OUTPUT, help=output),
         click.option("--dry-run", is_flag=True, help=dry_run),
         click.option("--force", is_flag=True, help="Overwrite OUT if it exists."),
         click.option("--json", "as_json", is_flag=True, help="As JSON."),
-        click.option("--threads", type=click.IntRange(1), help=threads),
+        threads_option(),
         click.option("-q", "--quiet", is_flag=True, help="Print nothing."),
         remote_options,
     )
 
 
 def out_argument(name: str) -> Callable[[Command], Command]:
-    """Return the file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a
-    model.
+    """Add the file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a model.
 
     It stands next to the function.
 
@@ -409,7 +448,7 @@ def out_argument(name: str) -> Callable[[Command], Command]:
 
 
 def check_target(target: str | None, dry_run: bool) -> None:
-    """Either a file is named, or nothing is written.
+    """Check that either a file is named, or nothing is written.
 
     :raises click.UsageError: with neither or both
     """

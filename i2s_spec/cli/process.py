@@ -1,7 +1,7 @@
-"""The process of `i2s`: how it ends when it failed or was told to end, and how it shows that it is at work.
+"""The process of `i2s`: its end after an error or a signal, and its progress bar.
 
-`end` is the only place where exceptions become words and exit codes. `cleaned_up` lets a verb that is told to end clean
-up what it was writing, and `progress_bar` shows how far long work is.
+`end` is the only place where exceptions become messages and exit codes. `cleaned_up` lets a verb that a signal ends
+clean up what it was writing, and `progress_bar` shows how far long work is.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
 from types import FrameType
 from typing import Any, NoReturn
 
-from i2s_spec import explained
 from i2s_spec.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_BUG,
@@ -36,7 +35,7 @@ from i2s_spec.errors import (
 
 
 def end(failure: BaseException) -> NoReturn:
-    """Say what went wrong, and exit.
+    """Print the message of an exception, and exit with its code.
 
     :raises SystemExit: with the exit code of the exception
     :raises BaseException: the same exception, if it is a bug of ours and I2S_DEBUG is set
@@ -68,7 +67,7 @@ def end(failure: BaseException) -> NoReturn:
         _say(f"{name}{error.strerror or error}")
         sys.exit(EXIT_INPUT)
     except ImportError as error:
-        _say(str(explained(error)))
+        _say(str(error))
         sys.exit(EXIT_BUG)
     except Exception as error:  # anything else is a bug of ours, and must say so
         if os.environ.get("I2S_DEBUG"):
@@ -79,7 +78,7 @@ def end(failure: BaseException) -> NoReturn:
 
 
 def _short(error: MemoryError) -> NoReturn:
-    """Say what was missing, and exit."""
+    """Print that memory or files ran short, and exit."""
     _say(
         f"{error if isinstance(error, TooManyFiles) else 'there is not enough memory'}; this says nothing about the input"
     )
@@ -142,26 +141,60 @@ def cleaned_up() -> Iterator[None]:
 #: A bar is shown for what takes longer, in seconds.
 PATIENCE = 0.5
 
-#: Called with (bytes done, bytes to do).
-Progress = Callable[[int, int], object]
+#: Called with how much is done, how much there is to do, and perhaps a remark that stands behind the bar.
+Progress = Callable[..., object]
 
 
 @contextmanager
 def progress_bar(what: str, quiet: bool = False) -> Iterator[Progress | None]:
-    """Provide a bar that goes away when the work is done; None where nobody would see it.
+    """Provide a bar of bytes that goes away when the work is done; None where nobody would see it.
 
     :param what: the word before the bar, such as `converting`
+    """
+    with _bar(what, None, ("DownloadColumn", "TimeRemainingColumn"), quiet) as advance:
+        yield advance
+
+
+@contextmanager
+def counting_bar(what: str, total: int | None, quiet: bool = False, forks: bool = False) -> Iterator[Progress | None]:
+    """Provide a bar that counts tokens, chunks or files; None where nobody would see it, or there is next to nothing
+    to do.
+
+    :param total: how many there are; None for a bar that only moves, until it is told how much there is in all
+    :param forks: processes are started meanwhile: the bar is drawn by the calling thread alone
+    """
+    time = ("TimeRemainingColumn" if total is not None else "TimeElapsedColumn",)
+    counts = ("MofNCompleteColumn", *time) if total is not None or forks else ()
+    with _bar(what, total, counts, quiet or (total is not None and total < 2), forks) as advance:
+        yield advance
+
+
+@contextmanager
+def _bar(
+    what: str, total: int | None, columns: Iterable[str], quiet: bool, forks: bool = False
+) -> Iterator[Progress | None]:
+    """Provide a bar on stderr.
+
+    :param columns: names of rich's columns behind the bar
     """
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    shown = (
+        progress.TextColumn(what),
+        progress.BarColumn(),
+        *(getattr(progress, name)() for name in columns),
+        progress.TextColumn("{task.fields[remark]}"),
+    )
+    # What is written to stdout meanwhile is a result, and must not be drawn into as if it were the terminal's.
+    with progress.Progress(
+        *shown, console=Console(stderr=True), auto_refresh=not forks, transient=True, redirect_stdout=False
+    ) as bar:
+        task = bar.add_task("", total=total, remark="")
+        yield lambda done, of=None, remark="": bar.update(task, completed=done, total=of, remark=remark, refresh=forks)
 
 
 class Bar:

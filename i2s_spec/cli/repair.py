@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,7 @@ def fix_command(
     diff: bool,
     as_json: bool,
     quiet: bool,
-    threads: int | None,
+    threads: int,
     values: tuple[str, ...],
     value_files: tuple[str, ...],
     names: tuple[str, ...],
@@ -91,9 +90,7 @@ def fix_command(
         edits = _key_edits(values, value_files, names, deleted)
         if options["ranges"] is not None and (edits is None or target is None):
             raise ValueError("--ranges needs an edit of keys and -o OUT, which is the new header")
-        fixed = fix(
-            file, target, diff=diff, edits=edits, threads=threads or os.cpu_count() or 1, progress=progress, **options
-        )
+        fixed = fix(file, target, diff=diff, edits=edits, threads=threads, progress=progress, **options)
     if as_json:
         sys.stdout.writelines(json_document(_fix_document(fixed, target)))
     elif not quiet:
@@ -131,7 +128,7 @@ def _key_edits(
 
 
 def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
-    """What was done, as plain data that JSON can carry."""
+    """Return what was done, as plain data that JSON can carry."""
     return {
         "schema_version": SCHEMA_VERSION,
         "path": json_string(fixed.path),
@@ -162,7 +159,7 @@ def _span(about: Action | Declined | EditedKey) -> dict[str, Any]:
 
 
 def _fix_lines(fixed: Fixed, target: str | None, with_bytes: bool) -> Iterator[str]:
-    """What was done, for a person; of a dry run `with_bytes` that would change."""
+    """Yield what was done, for a person; of a dry run `with_bytes` that would change."""
     path = shown(fixed.path)
     for each in fixed.keys:
         yield f"{path}:0x{each.at.start:x}..0x{each.at.stop:x}: {each.does}"
@@ -214,7 +211,7 @@ def _proof(fixed: Fixed) -> Iterator[str]:
 
 
 def _remaining(fixed: Fixed) -> str:
-    """What a lint finds in the result: counts, and what the findings are that still have a repair."""
+    """Say what a lint finds in the result: counts, and what the findings are that still have a repair."""
     from i2s_spec.linter.report_data import repair_words, repairs_of
 
     summary = fixed.remaining.as_dict()["summary"]
@@ -265,7 +262,7 @@ def sanitize_command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
-    threads: int | None,
+    threads: int,
     **options: Any,
 ) -> int:
     """Write OUT with only the known parts of FILE: keys that the specification knows, and tensors.
@@ -282,7 +279,7 @@ def sanitize_command(
 
     try:
         with reading(file), writing(target), progress_bar("sanitising", quiet) as progress:
-            done = sanitize(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+            done = sanitize(file, target, threads=threads, progress=progress, **options)
     except FormatError as error:
         if error.code in faults.NO_INPUT or error.code == faults.CHANGED.code:
             raise
@@ -297,7 +294,7 @@ def sanitize_command(
 
 
 def _sanitize_document(done: Sanitized, target: str | None) -> dict[str, Any]:
-    """What was left out, as plain data that JSON can carry."""
+    """Return what was left out, as plain data that JSON can carry."""
     return {
         "schema_version": SCHEMA_VERSION,
         "path": json_string(done.path),
@@ -318,7 +315,7 @@ def _sanitize_document(done: Sanitized, target: str | None) -> dict[str, Any]:
 
 
 def _sanitize_lines(done: Sanitized, target: str | None) -> Iterator[str]:
-    """What was left out, for a person."""
+    """Yield what was left out, for a person."""
     path = shown(done.path)
     counts: dict[str, int] = {}
     for each in done.left_out:

@@ -52,7 +52,7 @@ def ran(arguments: Sequence[str], folder: Path, typed: str = "") -> CompletedPro
 
 
 def replay(command: str, folder: Path) -> str:
-    """What a command line prints in a folder: stdout, then stderr, then the exit code if it is not 0.
+    """Return what a command line prints in a folder: stdout, then stderr, then the exit code if it is not 0.
 
     :param command: `i2s` and its arguments; perhaps `echo` with a line of input and a bar in front of it
     :raises ValueError: for a command of anything else

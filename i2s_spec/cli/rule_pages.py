@@ -78,7 +78,7 @@ class Shown(NamedTuple):
 
 @cache
 def shown(rule: Rule) -> Shown:
-    """Return a rule at work.
+    """Show a rule at work.
 
     :raises MissingExtra: where a command cannot be run without an extra
     """
@@ -97,7 +97,7 @@ def shown(rule: Rule) -> Shown:
 
 
 def _met(situation: Situation, folder: Path) -> Shown:
-    """Return a rule that a command meets."""
+    """Show a rule that a command meets."""
     if situation.needs is not None and find_spec(situation.needs[0]) is None:
         raise MissingExtra(*situation.needs[1:])
     for name, make in situation.files.items():
@@ -110,9 +110,7 @@ def _met(situation: Situation, folder: Path) -> Shown:
 
 
 def _broken(rule: Rule, folder: Path) -> Shown:
-    """Return a rule with broken copies: of them the first that has no other fault and, if that is declared, is
-    repaired.
-    """
+    """Show a rule with a broken copy: the first that has no other fault and, if that is declared, is repaired."""
     repair: _Repair | None = None
     for case in sorted((case for case in CASES if case.code == rule.code), key=lambda case: len(case.also)):
         name, data = f"{rule.code}-{case.name}.gguf", case.data
@@ -142,7 +140,7 @@ class _Repair(NamedTuple):
 
 
 def _repair_of(rule: Rule, path: Path) -> _Repair:
-    """Return the repair of a rule's finding in a file, with its own option where it does not fit without."""
+    """Find the repair of a rule's finding in a file, with its own option where it does not fit without."""
     chosen()  # which loads the repairs
     declared, unsafe = REPAIRS[rule.code], rule.fix is Fix.UNSAFE
     select = (rule.code,) if declared.by_name else ()
@@ -158,7 +156,7 @@ def _repair_of(rule: Rule, path: Path) -> _Repair:
 
 
 def _compared(rule: Rule, pair: ReferenceCase, folder: Path) -> Shown:
-    """Return a rule that only another file of the same model shows to be broken."""
+    """Show a rule that only another file of the same model shows to be broken."""
     name = f"{rule.code}-{pair.name}.gguf"
     (folder / name).write_bytes(pair.data)
     (folder / SOUND).write_bytes(pair.reference)
@@ -170,7 +168,7 @@ def _compared(rule: Rule, pair: ReferenceCase, folder: Path) -> Shown:
 
 
 def _in_the_sound_file(data: bytes, path: str, base: bytes, name: str, folder: Path) -> tuple[str, str]:
-    """What the sound file has there, and the sentence in front of that.
+    """Return the sentence in front of what the sound file has there, and that.
 
     :param path: of the field that is wrong
     :param base: the sound file that was broken
@@ -195,7 +193,7 @@ def _in_the_sound_file(data: bytes, path: str, base: bytes, name: str, folder: P
 
 
 def _difference(data: bytes, base: bytes, name: str, folder: Path) -> tuple[str, bool]:
-    """What `i2s diff` says of a file and the one that was broken, and whether the file only lacks keys.
+    """Return what `i2s diff` prints of a file and the one that was broken, and whether the file only lacks keys.
 
     The text is empty where they have no tensor in common, and where they cannot be compared.
     """
@@ -336,7 +334,7 @@ def _lines(base: bytes, there: str, data: bytes = b"", path: str = "", name: str
 
 
 def _weights(data: bytes, path: str) -> str:
-    """What is in the payload that a path leads to, or all scales where it leads to one; empty for other paths."""
+    """Describe the payload that a path leads to, or all scales where it leads to one; empty for other paths."""
     met, file = _PATH.fullmatch(path), _opened(data)
     if met is None or met[1] != "data" or file is None or file.fault is not None:
         return ""
@@ -450,7 +448,7 @@ def slug(heading: str) -> str:
 
 
 def sections(folder: Path) -> dict[str, Section]:
-    """Every section of the chapters in a folder, by its clause number; empty where there are no chapters."""
+    """Find every section of the chapters in a folder, by its clause number; empty where there are no chapters."""
     found = {}
     for chapter in sorted(folder.glob("*.md")):
         if _CHAPTER.fullmatch(chapter.name):
@@ -460,7 +458,7 @@ def sections(folder: Path) -> dict[str, Section]:
 
 
 def pages(chapters: Path) -> dict[str, str]:
-    """Every page by its file name: one for each rule, and the index.
+    """Return every page by its file name: one for each rule, and the index.
 
     :param chapters: the folder of the chapters; the pages are meant for a folder inside it
     :raises MissingExtra: for the first page with an example that needs an extra
@@ -505,7 +503,7 @@ def write(directory: Path) -> list[str]:
 
 
 def check(directory: Path) -> list[str]:
-    """What is wrong with the pages in a folder, a sentence for each; nothing where all of them are current."""
+    """Return what is wrong with the pages in a folder, a sentence for each; nothing where all of them are current."""
     made = pages(directory.resolve().parent)
     wrong = []
     for name, text in sorted(made.items()):
@@ -518,7 +516,7 @@ def check(directory: Path) -> list[str]:
 
 
 def _withdrawn(directory: Path, made: Collection[str]) -> Iterator[Path]:
-    """Pages of rules that are gone: by name and last line they are ours."""
+    """Yield the pages of rules that are gone: by name and last line they are ours."""
     for path in sorted(directory.glob("*.md")):
         if _RULE_PAGE.fullmatch(path.name) and path.name not in made and _ours(path.read_bytes()):
             yield path
@@ -529,7 +527,7 @@ def _ours(data: bytes) -> bool:
 
 
 def _beside(rules: list[Rule], place: int) -> str:
-    """Links to the rule before, to the family in the index, and to the rule after."""
+    """Return links to the rule before, to the family in the index, and to the rule after."""
     before = [f"[← {rules[place - 1].code}]({rules[place - 1].code}.md)"] if place else []
     after = [f"[{rules[place + 1].code} →]({rules[place + 1].code}.md)"] if place + 1 < len(rules) else []
     return " · ".join([*before, f"[All rules]({INDEX}#{_family_anchor(rules[place].family)})", *after])

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from i2s_spec._version import __version__
-from i2s_spec.cli.options import form_option
+from i2s_spec.cli.options import form_option, shown, write_answer
 from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, SettingError, counted, quote
 from i2s_spec.linter.explain import SCHEMA_VERSION, UnknownRule, as_dict, as_markdown, as_text, find
 from i2s_spec.linter.rule import Rule, Severity, every_file
@@ -192,9 +192,9 @@ def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
     default="json",
     show_default=True,
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to FILE.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-def schema_command(form: str, output: Path | None, force: bool) -> int:
+def schema_command(form: str, output: str | None, force: bool) -> int:
     """Print the schema of GGUF with I2_S tensors in another language.
 
     \b
@@ -211,14 +211,9 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
     from i2s_spec.exports import export
 
     text = export(form)
-    if output is None or str(output) == "-":
-        click.echo(text, nl=False)
-        return 0
-    from i2s_spec.gguf.atomic_file import OutputFile
-
-    with OutputFile(output, force=force) as file:
-        file.write(text.encode("utf-8"))
-    click.echo(f"{quote(str(output), bare=True)}: {counted(len(text), 'byte')}", err=True)
+    write_answer((text,), output, force)
+    if output not in (None, "-"):
+        click.echo(f"{shown(output)}: {counted(len(text), 'byte')}", err=True)
     return 0
 
 

@@ -18,7 +18,6 @@ import click
 
 from i2s_spec.cli.model_input import (
     TokenIds,
-    counting_bar,
     encode,
     model_options,
     open_model,
@@ -29,6 +28,8 @@ from i2s_spec.cli.model_input import (
     tokenizer_of,
 )
 from i2s_spec.cli.options import INPUT, form_option
+from i2s_spec.cli.process import counting_bar
+from i2s_spec.draw.text import encodable
 from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def has_program(model: Any) -> bool:
 
 
 def summary(generation: Generation) -> str:
-    """How many tokens took how long, and why there are no more."""
+    """Say how many tokens took how long, and why there are no more."""
     from i2s_spec.model.text.generate import rate
 
     prompt, made = len(generation.prompt) - generation.reused, len(generation.tokens)
@@ -268,7 +269,7 @@ def _continue_together(
 
 
 def _written(generation: Generation, tokenizer: Tokenizer | None, special: bool) -> str:
-    """All that was generated as text, or as ids where there is no tokenizer."""
+    """Return all that was generated as text, or as ids where there is no tokenizer."""
     if tokenizer is None:
         return ",".join(map(str, generation.tokens))
     stream = tokenizer.stream(special)
@@ -276,7 +277,7 @@ def _written(generation: Generation, tokenizer: Tokenizer | None, special: bool)
 
 
 def _rates(generations: list[Generation]) -> tuple[float, float]:
-    """Tokens of prompts per second, and generated ones after the first of each, of all together."""
+    """Return the tokens of prompts per second, and the generated ones after the first of each, of all together."""
     from i2s_spec.model.text.generate import rate
 
     read = rate(sum(len(each.prompt) for each in generations), sum(each.prefill_seconds for each in generations))
@@ -285,7 +286,7 @@ def _rates(generations: list[Generation]) -> tuple[float, float]:
 
 
 def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options: dict[str, Any]) -> None:
-    """One document: of a single generation, or with a list of several."""
+    """Print one document: of a single generation, or with a list of several."""
     from i2s_spec.draw.text import json_document
 
     each = [
@@ -310,7 +311,7 @@ def _as_json(generations: list[Generation], tokenizer: Tokenizer | None, options
 
 
 def _head(generation: Generation) -> dict[str, Any] | None:
-    """What was read of the head, where it was screened."""
+    """Return what was read of the head, where it was screened."""
     return None if generation.screened is None else generation.screened.report.as_dict()
 
 
@@ -403,7 +404,7 @@ def _line() -> str | None:
 
 
 def _form(model: Any, tokenizer: Tokenizer, name: str | None, quiet: bool) -> Any:
-    """How the conversation is written."""
+    """Return how the conversation is written."""
     from i2s_spec.model.text.chat import FORMATS, format_for, render
 
     if name == "file":
@@ -451,7 +452,7 @@ def is_ci_log(stream: TextIO) -> bool:
 
 
 def harmless(text: str) -> str:
-    """Text in which nothing acts on a terminal, line by line as it was.
+    """Make text harmless: nothing in it acts on a terminal, line by line as it was.
 
     >>> print(harmless("a\\x1b[2Jb"))
     a\\x1b[2Jb
@@ -480,7 +481,6 @@ class ModelText:
         self._disobeyed = escaped is not False and is_ci_log(self._stream)
         self._escaped = self._stream.isatty() or self._disobeyed if escaped is None else escaped
         self._begins = True  # whether there are only blanks on the line so far
-        self._encoding = getattr(self._stream, "encoding", None) or "utf-8"
         #: Whether something was written that a new line should end.
         self.open_line = False
 
@@ -491,14 +491,12 @@ class ModelText:
         shown = harmless(text) if self._escaped else text
         if self._disobeyed:
             shown = self._without_commands(shown)
-        if not shown.isascii():  # a stream that cannot say a character says its number
-            shown = shown.encode(self._encoding, "backslashreplace").decode(self._encoding)
-        self._stream.write(shown)
+        self._stream.write(encodable(shown, self._stream))
         self._stream.flush()
         self.open_line = not shown.endswith("\n")
 
     def _without_commands(self, text: str) -> str:
-        """Text of which no line begins as a command does; the beginning of the line may have been written before."""
+        """Return text of which no line begins as a command does; the beginning of the line may have been written before."""
         first, end, rest = text.partition("\n")
         begun = first if not self._begins else _COMMAND.sub(_as_number, first, count=1)
         shown = begun + end + _COMMAND.sub(_as_number, rest)

@@ -29,7 +29,7 @@ GROUPS: Final = {
     "Make models": {
         "new": "new", "import": "checkpoints", "verify": "checkpoints", "export": "checkpoints", "quantize": "convert",
     },
-    "Run models": {"run": "run", "perplexity": "text", "embed": "text", "golden": "golden"},
+    "Run models": {"run": "run", "perplexity": "perplexity", "embed": "perplexity", "golden": "golden"},
     "Test other programs": {"conform": "conform", "vectors": "conform", "fuzz": "fuzz"},
     "Read the specification": {"explain": "rules", "rules": "rules", "schema": "rules", "spec": "rules"},
     "The package": {"demo": "new", "info": "look", "completion": "completion"},
@@ -115,11 +115,13 @@ def cli() -> None:
 
 
 def by_click(args: list[str]) -> object:
-    """Run a command line; the exit code.
+    """Run a command line, and return the exit code.
 
     :raises KeyboardInterrupt: for what click calls an abort
     :raises SystemExit: after a wrong call, which was shown
     """
+    if "_I2S_COMPLETE" in os.environ:
+        import i2s_spec.cli.completion  # noqa: F401  # click answers a shell with its classes
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ReadOnWarning)
@@ -133,13 +135,13 @@ def by_click(args: list[str]) -> object:
 
 
 def _remark(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Write a warning as a line on stderr; those of other packages are for programmers."""
+    """Print a warning as a line on stderr; those of other packages are for programmers."""
     if issubclass(category, ReadOnWarning):
         click.echo(f"i2s: {message}", err=True)
 
 
 def _show(error: click.ClickException) -> None:
-    """Show what click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
+    """Print what click reports of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
     from i2s_spec.draw.text import visible
 
     output = io.StringIO()

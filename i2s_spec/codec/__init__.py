@@ -13,14 +13,14 @@
     blocks         the definition for types that have a scale for each group or row
     blocks_native  the same with compiled kernels, and the quantizers of these types
     lookup_tables  TL1 and TL2
-    quantized      weights of types that are not ternary, by the package gguf
+    quantized      a tensor of any quantized type as floats
     gpu_checkpoint   trits in the layout of the checkpoints of BitNet's `gpu/` folder
-    second_packings  weights of types that single programs gave the numbers of others
     change_groups  exact conversion between I2_S and the types with a scale for each group
     encoding       the trits and scales of a tensor of any type that can hold them, a window at a time
 
     quantize       the rules by which released programs make weights ternary, bit for bit
     float_passes   passes over the words of float weights, and the Walsh-Hadamard transform of rotated ones
 
-`_codec` and `_cpu` are compiled from `pyx/`. Fast paths are held to the definition by laws, bit for bit.
+`_blocks`, `_codec`, `_cpu`, `_floats` and `_survey` are compiled from `pyx/`; modules in Python of the same names are used
+where nothing is compiled. Fast paths are held to the definition by laws, bit for bit.
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import blocks as definition
-from i2s_spec.schema.blocks import BlockLayout, block_layout
+from i2s_spec.schema.blocks import FOURTH_CODE, BlockLayout, block_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,17 +22,17 @@ _WINDOW: Final = 1 << 18
 
 
 def kernel_sets() -> list[tuple[str, bool]]:
-    """The sets of kernels, and whether this processor can run each."""
+    """Return the sets of kernels, and whether this processor can run each."""
     return [("portable", True)]
 
 
 def kernel_needs() -> list[int]:
-    """The processor features that each set needs: none."""
+    """Return the processor features that each set needs: none."""
     return [0]
 
 
 def kinds() -> list[tuple[int, int, int]]:
-    """Elements and bytes of a block, and the place of its scale (-1: a row has it), of each kind."""
+    """Return the elements and bytes of a block, and the place of its scale (-1: a row has it), of each kind."""
     layouts = [_layout(kind) for kind in range(len(_TYPES))]
     return [(each.block, each.nbytes, each.scale.offset if each.scale.per == "block" else -1) for each in layouts]
 
@@ -45,7 +45,8 @@ def _layout(kind: int) -> BlockLayout:
 def _windows(
     kind: int, src: Any, rows: int, blocks: int, front: int
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.uint8], slice]]:
-    """Parts of a matrix: the scales of rows or blocks [units, bytes], blocks [units, blocks, bytes], which elements."""
+    """Yield parts of a matrix: the scales of rows or blocks [units, bytes], blocks [units, blocks, bytes], and which
+    elements."""
     layout = _layout(kind)
     if layout.scale.per == "row":
         units = np.asarray(src).reshape(rows, front + blocks * layout.nbytes)
@@ -61,7 +62,7 @@ def _windows(
 
 
 def _scales(kind: int, raw: NDArray[np.uint8], swap: bool) -> NDArray[np.float32]:
-    """Scales from their bytes, float32 [units]."""
+    """Return scales from their bytes, float32 [units]."""
     dtype = definition.scale_dtype(_layout(kind), "big" if swap else "little")
     return np.ascontiguousarray(raw).view(dtype).reshape(-1).astype(np.float32)
 
@@ -69,12 +70,14 @@ def _scales(kind: int, raw: NDArray[np.uint8], swap: bool) -> NDArray[np.float32
 def unpack(
     row: int, kind: int, src: Any, rows: int, blocks: int, front: int, dst: Any, stream: bool, swap: bool, scales: Any
 ) -> bool:
-    """Rows of blocks to one int8 an element, code - 1, and the scales of blocks, if `scales` has room; True where a code
-    is 3."""
+    """Unpack rows of blocks to one int8 an element, code - 1, and the scales of blocks, if `scales` has room.
+
+    :returns: True where a code is 3
+    """
     seen, at = False, 0
     for raw, held, where in _windows(kind, src, rows, blocks, front):
         codes = definition.codes_of_blocks(held, _layout(kind)).reshape(-1)
-        seen = bool((codes == definition.FOURTH_CODE).any()) or seen
+        seen = bool(np.any(codes == FOURTH_CODE)) or seen
         np.asarray(dst)[where] = codes - 1
         if len(scales):
             np.asarray(scales)[at : at + len(raw)] = _scales(kind, raw, swap)
@@ -86,8 +89,10 @@ def pack(
     row: int, kind: int, src: Any, rows: int, blocks: int, front: int, scales: Any, each: int, most: int, dst: Any,
     stream: bool,
 ) -> bool:  # fmt: skip
-    """One int8 an element to rows of blocks, with scales `each` bytes apart, 0 for one of all; True where a value has no
-    code."""
+    """Pack one int8 an element to rows of blocks, with scales `each` bytes apart, 0 for one of all.
+
+    :returns: True where a value has no code
+    """
     layout, values, given = _layout(kind), np.asarray(src), np.asarray(scales)
     bad, at = False, 0
     for raw, held, where in _windows(kind, dst, rows, blocks, front):
@@ -104,18 +109,18 @@ def pack(
 def floats(
     row: int, kind: int, src: Any, rows: int, blocks: int, front: int, swap: bool, dst: Any, stream: bool
 ) -> bool:
-    """Rows of blocks to one float32 an element; True where a code is 3."""
+    """Unpack rows of blocks to one float32 an element; True where a code is 3."""
     seen = False
     for raw, held, where in _windows(kind, src, rows, blocks, front):
         codes = definition.codes_of_blocks(held, _layout(kind)).reshape(len(raw), -1)
-        seen = bool((codes == definition.FOURTH_CODE).any()) or seen
+        seen = bool(np.any(codes == FOURTH_CODE)) or seen
         with np.errstate(all="ignore"):
             np.asarray(dst)[where] = ((codes - 1).astype(np.float32) * _scales(kind, raw, swap)[:, None]).reshape(-1)
     return seen
 
 
 def count(row: int, kind: int, src: Any, rows: int, blocks: int, front: int) -> tuple[int, int, int]:
-    """How often bit 0, bit 1 and both bits of a code are set."""
+    """Return how often bit 0, bit 1 and both bits of a code are set."""
     found = np.zeros(4, dtype=np.int64)
     for _, held, _ in _windows(kind, src, rows, blocks, front):
         found += np.bincount(definition.codes_of_blocks(held, _layout(kind)).reshape(-1), minlength=4)
@@ -124,7 +129,7 @@ def count(row: int, kind: int, src: Any, rows: int, blocks: int, front: int) -> 
 
 
 def scales(kind: int, src: Any, blocks: int, swap: bool, dst: Any) -> None:
-    """The scale of each block, float32."""
+    """Write the scale of each block, float32."""
     layout = _layout(kind)
     raw = np.asarray(src).reshape(blocks, layout.nbytes)
     np.asarray(dst)[:] = _scales(kind, raw[:, layout.scale.offset : layout.scale.offset + layout.scale.nbytes], swap)

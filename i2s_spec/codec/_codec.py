@@ -31,30 +31,30 @@ _WINDOW: Final = 1 << 20
 
 
 def kernel_sets() -> list[tuple[str, bool]]:
-    """The sets of kernels, and whether this processor can run each."""
+    """Return the sets of kernels, and whether this processor can run each."""
     return [("portable", True)]
 
 
 def kernel_needs() -> list[int]:
-    """The processor features that each set needs: none."""
+    """Return the processor features that each set needs: none."""
     return [0]
 
 
 def owns() -> bool:
-    """Whether this processor writes prefetched lines faster than it streams past its cache."""
+    """Return whether this processor writes prefetched lines faster than it streams past its cache."""
     return False
 
 
 @cache
 def _values(map: int) -> NDArray[np.int8]:
-    """What each code stands for, int8 [4]: its number, or its trit; +2 for a code without one."""
+    """Return what each code stands for, int8 [4]: its number, or its trit; +2 for a code without one."""
     trits = range(4) if map == 0 else CODE_MAPS[_MAPS[map - 1]].trits
     return np.array([2 if trit is None else trit for trit in trits], dtype=np.int8)
 
 
 @cache
 def _codes(map: int) -> Bytes:
-    """The code of each byte, uint8 [256]; `_BAD` for those that stand for nothing."""
+    """Return the code of each byte, uint8 [256]; `_BAD` for those that stand for nothing."""
     table = np.full(256, _BAD, dtype=np.uint8)
     for code, trit in enumerate(range(4) if map == 0 else CODE_MAPS[_MAPS[map - 1]].trits):
         if trit is not None:
@@ -63,14 +63,14 @@ def _codes(map: int) -> Bytes:
 
 
 def _elements(src: Any, group: int, lsb: bool) -> Bytes:
-    """The codes of whole runs, in the order of elements, uint8, flat."""
+    """Return the codes of whole runs, in the order of elements, uint8, flat."""
     shifts = _SHIFTS[::-1] if lsb else _SHIFTS
     codes = np.asarray(src).reshape(-1, 1, group) >> shifts[:, None] & np.uint8(3)
     return codes.reshape(-1)
 
 
 def _packed(codes: Bytes, group: int, lsb: bool) -> Bytes:
-    """The bytes of codes in the order of elements."""
+    """Return the bytes of codes in the order of elements."""
     fields = codes.reshape(-1, 4, group)
     first, second, third, last = (fields[:, field] for field in ((3, 2, 1, 0) if lsb else (0, 1, 2, 3)))
     made: Bytes = first << np.uint8(6) | second << np.uint8(4) | third << np.uint8(2) | last
@@ -78,7 +78,7 @@ def _packed(codes: Bytes, group: int, lsb: bool) -> Bytes:
 
 
 def _remapped(codes: Bytes, remap: Any) -> Bytes:
-    """Other codes for codes: `remap` is empty, or has four coefficients for the high bit and four for the low one."""
+    """Return other codes for codes: `remap` is empty, or has four coefficients for the high bit and four for the low one."""
     if not len(remap):
         return codes
     table = np.zeros(4, dtype=np.uint8)
@@ -92,23 +92,21 @@ def _remapped(codes: Bytes, remap: Any) -> Bytes:
 
 
 def unpack(row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, dst: Any, way: int) -> None:
-    """`blocks` runs of `group` bytes to one byte per element."""
+    """Unpack `blocks` runs of `group` bytes to one byte per element."""
     if blocks:
         np.take(_values(map).view(np.uint8), _elements(src, group, lsb), out=np.asarray(dst))
 
 
 def pack(row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, dst: Any, stream: bool) -> bool:
-    """One byte an element to `blocks` runs of `group` bytes; True where a byte was no trit (or no code)."""
+    """Pack one byte an element to `blocks` runs of `group` bytes; True where a byte was no trit (or no code)."""
     codes = _codes(map)[np.asarray(src)]
     bad = bool((codes == _BAD).any())
     np.asarray(dst)[:] = _packed(codes & np.uint8(3), group, lsb)
     return bad
 
 
-def floats(
-    row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, scale: float, dst: Any, way: int
-) -> None:
-    """`blocks` runs of `group` bytes to one float32 an element."""
+def floats(row: int, src: Any, blocks: int, group: int, lsb: bool, map: int, scale: float, dst: Any, way: int) -> None:
+    """Unpack `blocks` runs of `group` bytes to one float32 an element."""
     if blocks:
         with np.errstate(all="ignore"):
             products = _values(map).astype(np.float32) * np.float32(scale)
@@ -116,7 +114,7 @@ def floats(
 
 
 def row_floats(row: int, src: Any, map: int, scales: Any, dst: Any, way: int) -> bool:
-    """Rows of whole blocks of interleave-128 to float32, with one scale per row; True where a code is 3."""
+    """Unpack rows of whole blocks of interleave-128 to float32, with one scale per row; True where a code is 3."""
     source, out = np.asarray(src).reshape(len(scales), -1), np.asarray(dst).reshape(len(scales), -1)
     seen = False
     for number, scale in enumerate(scales):
@@ -126,13 +124,13 @@ def row_floats(row: int, src: Any, map: int, scales: Any, dst: Any, way: int) ->
 
 
 def blocks(row: int, src: Any, count: int, source: int, target: int, remap: Any, dst: Any, stream: bool) -> None:
-    """`count` blocks of 32 bytes from one layout to another; `remap` is empty or eight coefficients."""
+    """Convert `count` blocks of 32 bytes from one layout to another; `remap` is empty or eight coefficients."""
     codes = _remapped(_elements(src, *_KINDS[source]), remap)
     np.asarray(dst)[:] = _packed(codes, *_KINDS[target])
 
 
 def _rows(first: int, last: int, step: int) -> NDArray[np.int64]:
-    """The four rows of each group, int64 [groups, 4]: beside each other, or `step` apart."""
+    """Return the four rows of each group, int64 [groups, 4]: beside each other, or `step` apart."""
     groups = np.arange(first, last)
     return groups[:, None] + step * np.arange(4) if step != 1 else 4 * groups[:, None] + np.arange(4)
 
@@ -141,7 +139,7 @@ def to_rows(
     row: int, src: Any, first: int, last: int, cols: int, step: int, lsb: bool, target: int, remap: Any, dst: Any,
     stream: bool,
 ) -> None:  # fmt: skip
-    """Groups `first` to `last` of four rows that share bytes, `cols` bytes a group, to rows of blocks."""
+    """Convert groups `first` to `last` of four rows that share bytes, `cols` bytes a group, to rows of blocks."""
     codes = _remapped(_elements(np.asarray(src)[first * cols : last * cols], cols, lsb), remap)
     rows = np.asarray(dst).reshape(-1, cols // 4)
     rows[_rows(first, last, step).reshape(-1)] = _packed(codes, *_KINDS[target]).reshape(-1, cols // 4)
@@ -151,26 +149,26 @@ def of_rows(
     row: int, src: Any, first: int, last: int, cols: int, step: int, lsb: bool, source: int, remap: Any, dst: Any,
     stream: bool,
 ) -> None:  # fmt: skip
-    """Rows of blocks to groups `first` to `last` of four rows that share bytes."""
+    """Convert rows of blocks to groups `first` to `last` of four rows that share bytes."""
     rows = np.asarray(src).reshape(-1, cols // 4)[_rows(first, last, step).reshape(-1)]
     codes = _remapped(_elements(np.ascontiguousarray(rows), *_KINDS[source]), remap)
     np.asarray(dst)[first * cols : last * cols] = _packed(codes, cols, lsb)
 
 
 def scan(row: int, src: Any, code: int) -> bool:
-    """Whether a code occurs at all."""
+    """Return whether a code occurs at all."""
     return histogram(row, src)[code] > 0
 
 
 @cache
 def _counts() -> NDArray[np.int64]:
-    """How often each code occurs in each byte, int64 [256, 4]."""
+    """Return how often each code occurs in each byte, int64 [256, 4]."""
     codes = np.arange(256)[:, None] >> np.arange(0, 8, 2) & 3
     return np.stack([(codes == code).sum(axis=1) for code in range(4)], axis=1)
 
 
 def histogram(row: int, src: Any) -> tuple[int, int, int, int]:
-    """How often each of the codes 0 to 3 occurs."""
+    """Return how often each of the codes 0 to 3 occurs."""
     source = np.asarray(src)
     found = np.zeros(256, dtype=np.int64)
     for start in range(0, source.size, _WINDOW):
@@ -190,7 +188,7 @@ def write(row: int, dst: Any) -> None:
 
 
 def fresh_bytes(n: int) -> tuple[bytes, memoryview]:
-    """A new bytes object of `n` zeros, and a view for writing it before anybody else sees it."""
+    """Return a new bytes object of `n` zeros, and a view for writing it before anybody else sees it."""
     made = bytes(n)  # of one byte or more it is never an object that others have
     if n == 0:
         return made, memoryview(bytearray())
@@ -199,5 +197,5 @@ def fresh_bytes(n: int) -> tuple[bytes, memoryview]:
 
 
 def address(data: Any) -> int:
-    """The address of a buffer."""
+    """Return the address of a buffer."""
     return int(np.asarray(data).__array_interface__["data"][0])

@@ -23,24 +23,24 @@ _WINDOW: Final = 1 << 20
 
 
 def kernel_sets() -> list[tuple[str, bool]]:
-    """The sets of kernels, and whether this processor can run each."""
+    """Return the sets of kernels, and whether this processor can run each."""
     return [("portable", True)]
 
 
 def kernel_needs() -> list[int]:
-    """The processor features that each set needs: none."""
+    """Return the processor features that each set needs: none."""
     return [0]
 
 
 def _wide(kind: int, words: Any) -> NDArray[np.float32]:
-    """Words, as bytes, as float32."""
+    """Return words, given as bytes, as float32."""
     form = np.dtype(FLOAT_WORDS[_TYPES[kind]])
     bits = np.frombuffer(words, dtype=form.newbyteorder("<")).astype(form, copy=False)
     return widened(bits, _TYPES[kind])
 
 
 def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
-    """Sums of magnitudes in columns, a number of rows at a time; whether infinities or NaN are among them."""
+    """Add up magnitudes in columns, a number of rows at a time; return whether infinities or NaN are among them."""
     totals, odd = np.asarray(out), False
     size = np.frombuffer(words, dtype=np.uint8).size // max(1, len(totals))
     view = memoryview(words).cast("B")
@@ -56,7 +56,7 @@ def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
 
 
 def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
-    """A trit for each word."""
+    """Write a trit for each word."""
     form, trits = np.dtype(FLOAT_WORDS[_TYPES[kind]]), np.asarray(out)
     edge = widened(np.array([least], dtype=form), _TYPES[kind])
     view = memoryview(words).cast("B")
@@ -66,7 +66,7 @@ def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
 
 
 def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bool:
-    """Words of another type; whether infinities or NaN are among them."""
+    """Write words of another type; return whether infinities or NaN are among them."""
     width, target = np.dtype(FLOAT_WORDS[_TYPES[kind]]).itemsize, np.dtype(FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
     made, view = np.asarray(out).view(target), memoryview(words).cast("B")
     odd = False

@@ -84,7 +84,7 @@ class Blocks:
         return self.layout.group_elements(self.cols)
 
     def rows_of(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """What is in front of each row, or its scale [rows, bytes], and its blocks [rows, blocks, bytes]; views."""
+        """Split rows into what is in front of each, or its scale [rows, bytes], and blocks [rows, blocks, bytes]; views."""
         if self.layout.scale.apart:
             codes = self.count * self.layout.nbytes
             scales = data[codes : codes + self.groups * self.layout.scale.nbytes]
@@ -214,7 +214,7 @@ def pack(values: ArrayLike, scales: ArrayLike, type: str, *, byte_order: ByteOrd
     _, blocks = tensor.rows_of(raw)
     each = array.reshape(tensor.rows, -1, tensor.layout.block)
     for rows, columns in _windows(tensor):
-        blocks[rows, columns] = _encoded(each[rows, columns].astype(np.int16) + 1, tensor.layout)
+        blocks[rows, columns] = blocks_of_codes(each[rows, columns].astype(np.int16) + 1, tensor.layout)
     tensor.scale_bytes(raw)[...] = stored_scales(tensor, scales, byte_order)
     return raw.tobytes()
 
@@ -245,7 +245,7 @@ def unpack(
     values = np.empty((tensor.rows, tensor.cols // tensor.layout.block, tensor.layout.block), dtype=np.int8)
     _, blocks = tensor.rows_of(raw)
     for rows, columns in _windows(tensor):
-        values[rows, columns] = (_codes(blocks[rows, columns], tensor.layout) - 1).astype(np.int8)
+        values[rows, columns] = (codes_of_blocks(blocks[rows, columns], tensor.layout) - 1).astype(np.int8)
     flat = values.reshape(-1)
     if answer != "plus-two" and (found := flat == FOURTH_WEIGHT).any():
         if answer == "reject":
@@ -279,7 +279,7 @@ def histogram(data: Any, shape: Sequence[int], type: str) -> tuple[int, int, int
     _, blocks = tensor.rows_of(tensor.take(data))
     counts = np.zeros(4, dtype=np.int64)
     for rows, columns in _windows(tensor):
-        counts += np.bincount(_codes(blocks[rows, columns], tensor.layout).reshape(-1), minlength=4)
+        counts += np.bincount(codes_of_blocks(blocks[rows, columns], tensor.layout).reshape(-1), minlength=4)
     zero, one, two, three = (int(count) for count in counts)
     return zero, one, two, three
 
@@ -296,7 +296,7 @@ def scan(data: Any, shape: Sequence[int], type: str) -> Scan:
 
 
 def unused_code_answer(layout: BlockLayout, unused_code: UnusedCode | None) -> UnusedCode:
-    """What code 3 becomes, where nobody says so too.
+    """Return what code 3 becomes: what a caller asks for, or what the type says.
 
     :raises ValueError: for an answer that there is not
     """
@@ -337,7 +337,7 @@ def _places(layout: BlockLayout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return found[:, 0], found[:, 1]
 
 
-def _codes(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
+def codes_of_blocks(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
     """Return the code of each element of blocks [..., bytes], int16 [..., elements]."""
     at, where = _places(layout)
     held = blocks[..., at].astype(np.int32)
@@ -346,7 +346,7 @@ def _codes(blocks: NDArray[np.uint8], layout: BlockLayout) -> NDArray[np.int16]:
     return (held * 3**where % 256 * 3 >> 8).astype(np.int16)
 
 
-def _encoded(codes: NDArray[np.int16], layout: BlockLayout) -> NDArray[np.uint8]:
+def blocks_of_codes(codes: NDArray[np.int16], layout: BlockLayout) -> NDArray[np.uint8]:
     """Return the bytes of blocks from the codes of their elements; 0 where a scale will be."""
     at, where = _places(layout)
     number = np.zeros((*codes.shape[:-1], layout.nbytes), dtype=np.int32)
@@ -387,12 +387,12 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     :param data: its bytes, anything with the buffer protocol
     :param type: the name of a type of `schema.blocks`
     :param cols: elements of a row
-    :param pos: where in the payload the stretch begins; of groups that are cut only the codes are looked at
+    :param pos: where in the payload the stretch begins; of groups that are cut only the codes are examined
     :param byte_order: of the file
     """
     layout, raw = block_layout(type), np.frombuffer(data, dtype=np.uint8)
     unit = layout.group_bytes(cols)
-    odd_by, some_by = _tables(layout, cols)
+    odd_by, some_by = tables_of_bytes(layout, cols)
     columns = np.arange(pos, pos + raw.size) % unit
     odd = odd_by[columns, raw]
     first_odd = pos + int((odd > 0).argmax()) if odd.any() else -1
@@ -403,11 +403,11 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     some: NDArray[np.bool_] = np.asarray(some_by[np.arange(unit), groups].any(axis=1))
     offset, width = layout.scale.offset, layout.scale.nbytes
     scales = np.ascontiguousarray(groups[:, offset : offset + width])
-    return _observed(int(odd.sum()), first_odd, scales, some, first, byte_order)
+    return observe_scales(int(odd.sum()), first_odd, scales, some, first, byte_order)
 
 
 def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_order: ByteOrder = "little") -> Groups:
-    """What is in a tensor of I2_SR: its codes were looked at, its scales are given, and which of them matter is not asked.
+    """Observe a tensor of I2_SR by its scales; its codes were examined before, and all scales count.
 
     :param odd: how many codes are 3, and in which byte of the payload the first is
     :param scales: the bytes of the scales of all rows, in parts
@@ -416,7 +416,7 @@ def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_o
     found = Groups(odd, first_odd, 0, 0, -1, 0, -1, 0, -1, 0, -1, (0,) * OCTAVES)
     for part in scales:
         raw = np.frombuffer(part, dtype=np.uint8).reshape(-1, 4)
-        new = _observed(0, -1, raw, np.zeros(len(raw), dtype=bool), found.scales, byte_order)
+        new = observe_scales(0, -1, raw, np.zeros(len(raw), dtype=bool), found.scales, byte_order)
         larger = new if new.largest > found.largest else found
         found = found._replace(
             scales=found.scales + new.scales,
@@ -431,10 +431,10 @@ def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_o
     return found
 
 
-def _observed(
+def observe_scales(
     odd: int, first_odd: int, scales: NDArray[np.uint8], some: NDArray[np.bool_], first: int, byte_order: ByteOrder
 ) -> Groups:
-    """What is seen in scales.
+    """Summarize scales.
 
     :param scales: their bytes, [groups, bytes of one]
     :param some: whether a group has a code that is not that of 0
@@ -462,7 +462,7 @@ def _count(found: NDArray[np.bool_], first: int) -> tuple[int, int]:
 
 
 @cache
-def _tables(layout: BlockLayout, cols: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def tables_of_bytes(layout: BlockLayout, cols: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For every byte of a group and every value of it: how many odd codes it has, or whether it is odd itself; and whether
     it has a code that is not that of 0."""
     unit = layout.group_bytes(cols)
@@ -490,6 +490,6 @@ def _codes_of_byte(value: int, where: list[int], layout: BlockLayout) -> list[in
 
 
 def _written(value: int, where: list[int]) -> int:
-    """What a packer writes for the digits that a byte stands for; those that are not in use are 0."""
+    """Return the byte that a packer writes for the digits that a value stands for; digits that are not in use are 0."""
     number: int = sum((value * 3**place % 256 * 3 >> 8) * 3 ** (DIGITS_PER_BYTE - 1 - place) for place in where)
     return -(-number * 256 // 243)

@@ -1,6 +1,6 @@
 """Exact conversion of tensors between I2_S and the types with a scale for each group, and among the latter.
 
-    one scale to one for each group    the scale is rounded to the type's float, and by how much is said
+    one scale to one for each group    the scale is rounded to the type's float; the rounding is returned
     a group of 128 to two of 64        the scale twice
     groups to one scale, or to larger  only where the scales that matter are the same; refused otherwise
 

@@ -6,15 +6,15 @@
     F32, F16, BF16  floats: ternary if all that are not 0 have the same magnitude, which is the scale
 
 A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the
-flattened tensor, row-major. A `Form` decodes a stretch of bytes:
+flattened tensor, row-major. A `TernaryEncoding` decodes a stretch of bytes:
 
-    >>> Form("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
+    >>> TernaryEncoding("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
     Decoded(trits=array([ 1, -1,  0,  0], dtype=int8), scales=array([0.5], dtype=float32))
 
 `Joined` decodes many small tensors at once. `Trits` reads a whole tensor, a window at a time:
 
     >>> data = bytes.fromhex("003f 00bf 0000 0080")
-    >>> Trits(Form("BF16", (2, 2)), lambda start, stop: data[start:stop]).whole()
+    >>> Trits(TernaryEncoding("BF16", (2, 2)), lambda start, stop: data[start:stop]).whole()
     (array([[ 1, -1],
            [ 0,  0]], dtype=int8), np.float32(0.5))
 
@@ -79,7 +79,7 @@ class Decoded:
 
 
 @dataclass(frozen=True)
-class Form:
+class TernaryEncoding:
     """How the bytes of a tensor hold trits.
 
     :param type: one of `TERNARY_TYPES`
@@ -176,6 +176,20 @@ class Form:
     def _has_row_scales(self) -> bool:
         return self.type in BLOCK_TYPES and BLOCK_TYPES[self.type].scale.per == "row"
 
+    def trits(
+        self, read: Callable[[int, int], bytes], start: int, unused: Literal["reject", "zero"] = "reject"
+    ) -> Trits:
+        """Return the trits of the tensor whose bytes begin at `start`.
+
+        :param read: the bytes of a file, by where they begin and how many they are
+        :param unused: whether the unused code is an error or 0
+        """
+        if self.has_scales_apart:
+            layout = BLOCK_TYPES[self.type]
+            joined = blocks_native.fetching(layout, self.rows, self.cols, lambda at, size: read(start + at, size))
+            return Trits(self, joined, unused)
+        return Trits(self, lambda first, stop: read(start + first, stop - first), unused)
+
     def decode(self, data: bytes, count: int, unused: Literal["reject", "zero"] = "reject") -> Decoded:
         """Return the trits of a window, from its bytes (for I2_S without the tail).
 
@@ -240,7 +254,10 @@ class Joined(NamedTuple):
 
 
 def joined_floats(data: bytes, elements: Sequence[int], type: str, byte_order: ByteOrder) -> Joined:
-    """What `Form.decode` says of each of some tensors of floats, of so many elements; the scale of zeros is 0."""
+    """Decode tensors of floats one behind the other, each as `TernaryEncoding.decode` does; the scale of zeros is 0.
+
+    :param elements: elements of each tensor
+    """
     word = np.dtype(FLOAT_WORDS[type])
     bits = np.frombuffer(data, order_prefix(byte_order) + FLOAT_WORDS[type]).astype(word, copy=False)
     sign = word.type(1 << (8 * word.itemsize - 1))
@@ -255,7 +272,7 @@ def joined_floats(data: bytes, elements: Sequence[int], type: str, byte_order: B
 
 
 def joined_blocks(data: bytes, elements: Sequence[int], cols: int, type: str, byte_order: ByteOrder) -> Joined:
-    """What `Form.decode` says of each of some tensors of a block type, of so many elements.
+    """Decode tensors of a block type one behind the other, each as `TernaryEncoding.decode` does.
 
     A tensor is also not called ternary where a scale of weights is -0, which is equal to 0.
 
@@ -296,23 +313,26 @@ MOST_MAGNITUDES: Final = 1000
 class Trits:
     """The trits and the scale of a tensor; nothing is read before it is asked for.
 
-    :param form: how the bytes hold them
+    :param encoding: how the bytes hold them
     :param fetch: gives the bytes from one place in the tensor to another
     :param unused: whether the unused code is an error or 0
     """
 
     def __init__(
-        self, form: Form, fetch: Callable[[int, int], bytes], unused: Literal["reject", "zero"] = "reject"
+        self,
+        encoding: TernaryEncoding,
+        fetch: Callable[[int, int], bytes],
+        unused: Literal["reject", "zero"] = "reject",
     ) -> None:
-        self.form = form
+        self.encoding = encoding
         self.fetch = fetch
         self.unused = unused
 
     @cached_property
     def tail(self) -> bytes:
         """The 32 bytes after an I2_S payload."""
-        start = self.form.byte(self.form.elements)
-        return self.fetch(start, start + self.form.tail_bytes)
+        start = self.encoding.byte(self.encoding.elements)
+        return self.fetch(start, start + self.encoding.tail_bytes)
 
     @cached_property
     def scale(self) -> np.float32:
@@ -320,15 +340,15 @@ class Trits:
 
         :raises NotTernaryError: where there is more than one
         """
-        if self.form.type == "I2_S":
-            return read_tail(self.tail, self.form.dialect.tail, self.form.byte_order)
+        if self.encoding.type == "I2_S":
+            return read_tail(self.tail, self.encoding.dialect.tail, self.encoding.byte_order)
         found: set[float] = set()
         for window in self._fetched():
             found.update(self._decoded(*window).scales.tolist())
             if len(found) > MOST_MAGNITUDES:
                 break
         if len(found) > 1:
-            raise _too_many(self.form, found)
+            raise _too_many(self.encoding, found)
         return np.float32(found.pop() if found else 0)
 
     def has_one_scale(self) -> bool:
@@ -336,7 +356,7 @@ class Trits:
 
         :raises NotTernaryError: for infinities and NaN
         """
-        if self.form.type == "I2_S":
+        if self.encoding.type == "I2_S":
             return True
         found: set[float] = set()
         for window in self._fetched():
@@ -346,15 +366,15 @@ class Trits:
         return True
 
     def windows(self, unit: int = 1) -> Iterator[tuple[int, int]]:
-        """Ranges of elements that cover the tensor: about a million, in whole units of the form and of somebody else."""
-        unit = lcm(self.form.unit, unit)
+        """Ranges of elements that cover the tensor: about a million, in whole units of the encoding and of `unit`."""
+        unit = lcm(self.encoding.unit, unit)
         step = max(WINDOW // unit, 1) * unit
-        return ((at, min(at + step, self.form.elements)) for at in range(0, self.form.elements, step))
+        return ((at, min(at + step, self.encoding.elements)) for at in range(0, self.encoding.elements, step))
 
     def mapped(
         self, function: Callable[[NDArray[np.int8]], _Result], threads: int = 1, unit: int = 1
     ) -> Iterator[_Result]:
-        """What a function makes of the trits of each window, flat, in order.
+        """Yield the results of a function for the trits of each window, flat, in order.
 
         :param threads: how many threads decode, and call the function
         :param unit: elements that every window but the last is a multiple of
@@ -379,17 +399,19 @@ class Trits:
 
     def whole(self, threads: int = 1) -> tuple[NDArray[np.int8], np.float32]:
         """All trits, int8 of the tensor's shape, and the scale."""
-        form, scale = self.form, self.scale
-        if form.type == "I2_S":
-            data = self.fetch(0, form.byte(form.elements))
-            unpacked = unpack_trits(data, (form.rows, form.cols), form.dialect, self.unused, threads=threads)
-            return unpacked.reshape(form.shape), scale
-        trits = np.empty(form.elements, dtype=np.int8)
+        encoding, scale = self.encoding, self.scale
+        if encoding.type == "I2_S":
+            data = self.fetch(0, encoding.byte(encoding.elements))
+            unpacked = unpack_trits(
+                data, (encoding.rows, encoding.cols), encoding.dialect, self.unused, threads=threads
+            )
+            return unpacked.reshape(encoding.shape), scale
+        trits = np.empty(encoding.elements, dtype=np.int8)
         at = 0
         for part in self.parts(threads):
             trits[at : at + part.size] = part
             at += part.size
-        return trits.reshape(form.shape), scale
+        return trits.reshape(encoding.shape), scale
 
     def payload(self, unit: int = 1) -> Iterator[bytes]:
         """Return the bytes of each window, as they are; of I2_S without the tail."""
@@ -398,14 +420,14 @@ class Trits:
     def _fetched(self, unit: int = 1) -> Iterator[tuple[int, int, bytes]]:
         """Where each window begins and ends, and its bytes, of I2_S without the tail."""
         for start, stop in self.windows(unit):
-            yield start, stop, self.fetch(self.form.byte(start), self.form.byte(stop))
+            yield start, stop, self.fetch(self.encoding.byte(start), self.encoding.byte(stop))
 
     def _decoded(self, start: int, stop: int, data: bytes) -> Decoded:
         try:
-            return self.form.decode(data, stop - start, self.unused)
+            return self.encoding.decode(data, stop - start, self.unused)
         except UnusedCodeError as error:
             first = start + error.first
-            raise UnusedCodeError(error.code, error.code_map, error.count, first, self.form.cols) from None
+            raise UnusedCodeError(error.code, error.code_map, error.count, first, self.encoding.cols) from None
 
     def _counted(self, error: UnusedCodeError) -> UnusedCodeError:
         """Return the same error, with what comes in all windows."""
@@ -424,10 +446,10 @@ def require_scale(scales: NDArray[np.float32], scale: np.float32) -> None:
         raise NotTernaryError(f"the scale was {scale:.9g} at first, and now there is {scales[scales != scale][0]:.9g}")
 
 
-def _too_many(form: Form, found: set[float]) -> NotTernaryError:
+def _too_many(encoding: TernaryEncoding, found: set[float]) -> NotTernaryError:
     count = f"{len(found):,}" if len(found) <= MOST_MAGNITUDES else f"more than {MOST_MAGNITUDES:,}"
-    if form.type in BLOCK_TYPES:
-        per = BLOCK_TYPES[form.type].scale.per
+    if encoding.type in BLOCK_TYPES:
+        per = BLOCK_TYPES[encoding.type].scale.per
         return NotTernaryError(
             f"there are {count} {per} scales, from {min(found):.6g} to {max(found):.6g}, "
             f"where one for all weights is wanted"

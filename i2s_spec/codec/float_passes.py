@@ -49,7 +49,7 @@ def wide(words: NDArray[np.uint8], type: str) -> NDArray[np.float32]:
 
 
 def sum_runs_reference(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.float32]) -> bool:
-    """The magnitudes in 32 columns, each added up over `rows` rows, from the first to the last.
+    """Add up the magnitudes in each of 32 columns over `rows` rows, from the first to the last.
 
     :param words: the bytes of runs * rows * 32 words
     :param out: float32 [runs, 32], written to
@@ -135,7 +135,7 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 
 
 def sum_runs(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.float32]) -> bool:
-    """The magnitudes in 32 columns, each added up over `rows` rows; as `float_passes.sum_runs`."""
+    """Add up the magnitudes in each of 32 columns over `rows` rows; as `sum_runs_reference`."""
     check_sizes(words, type, out.shape[0] * rows * COLUMNS)
     return _floats.sums(chosen(kernel_sets()).row, _floats.KINDS[type], words, rows, out)
 

@@ -211,7 +211,7 @@ def recode(
 
 
 def _recode_rest(payload: Bytes, of: RunLayout, to: RunLayout, codes: list[int], out: Bytes) -> None:
-    """What is after the last 32 bytes of payload: less than 128 elements, by way of their codes."""
+    """Recode the rest after the last 32 bytes of payload, less than 128 elements, by way of their codes."""
     if of == to and of.group > payload.size:  # a part of one run: whatever the layout, codes stay where they are
         of = to = RunLayout(1, False)
     elements = np.empty(payload.size * CODES_PER_BYTE, dtype=np.uint8)

@@ -32,7 +32,7 @@ from i2s_spec.codec.shape import (
     payload_shape,
     windows,
 )
-from i2s_spec.errors import counted, renamed_keyword
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS, Dialect, Layout, parse
 from i2s_spec.schema.faults import ByteOrder
 
@@ -78,7 +78,6 @@ def pack(
     return made
 
 
-@renamed_keyword("code3", "unused_code")
 def unpack(
     data: Any,
     shape: Sequence[int],
@@ -115,7 +114,6 @@ def unpack(
     return array, scale
 
 
-@renamed_keyword("code3", "unused_code")
 def dequantize(
     data: Any,
     shape: Sequence[int],
@@ -271,7 +269,7 @@ def get_rows(
         of the BitNet fork, which takes row r from byte r*cols // 4 on. Code 3 is 0 then, and so is what it does not read
     :param byte_order: of the file that the scale is from
     :param unused_code: what code 3 becomes where no reader is named, as for `unpack`; where rows are whole blocks, only
-        those that are read are looked at
+        those that are read are examined
     :returns: float32 [T, cols]
     :raises TypeError: for numbers of rows that are no integers
     :raises ValueError: for rows that do not exist, and as `unpack` and `read_as` do

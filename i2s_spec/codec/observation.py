@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.schema.dialect import Tail
 
-#: Bytes that are looked at together, and by which a fingerprint takes the payload apart.
+#: Bytes that are examined together, and by which a fingerprint takes the payload apart.
 BLOCK: Final = 4096
 #: The shortest run of one byte that counts as one.
 LEAST_RUN: Final = 256
@@ -108,7 +108,7 @@ _FLOAT32: Final = {"little": "<f4", "big": ">f4"}
 
 
 def classify(tail: Any) -> TailKind:
-    """What the 28 bytes after the scale are; bits are compared, so that byte order does not matter.
+    """Return the kind of the 28 bytes after the scale; bits are compared, so that byte order does not matter.
 
     A tail of zeros throughout is `zero`. No answer makes a tail invalid: `stale` is what most published files have.
 

@@ -146,7 +146,7 @@ _ZERO: Final = np.float32(1e-6)
 #: The smallest scale of the Python converters, and that of a tensor without any weight beyond 1e-6.
 SMALLEST_SCALE: Final = 1e-5
 
-#: Magnitudes that differ by no more than one rounding to bfloat16 are taken for the same.
+#: Magnitudes that differ by no more than one rounding to bfloat16 count as equal.
 ROUNDING: Final = 2.0**-8
 
 
@@ -401,7 +401,7 @@ def _size(weights: Weights) -> float | None:
 
 
 def _complaint(weights: Weights, rule: QuantizerRule) -> str | None:
-    """What is wrong with weights that a rule expects to be ternary; None if they are, and for other rules."""
+    """Return the fault of weights that a rule expects to be ternary; None if they are, and for other rules."""
     if not rule.destroys:
         return None
     least, most, odd, some = np.inf, 0.0, 0, False

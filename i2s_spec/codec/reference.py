@@ -362,7 +362,7 @@ def codes_of_trits(trits: NDArray[Any], code_map: CodeMap) -> NDArray[np.uint8]:
 
 
 def trits_of_codes(code_map: CodeMap, unused_code: UnusedCode = "reject") -> NDArray[np.int8]:
-    """What each of the codes 0 to 3 becomes, int8 [4]; with `reject`, 0 stands in for the one that is an error.
+    """Return the trits of the codes 0 to 3, int8 [4]; with `reject`, 0 stands in for the code that is an error.
 
     :raises ValueError: for a policy that does not exist, and for `plus-two` where no program reads +2
     """
@@ -466,7 +466,7 @@ def scan(
 ) -> Scan:
     """How often the unused code occurs, and where first (clause 5.4).
 
-    Only elements in whole blocks are looked at. Parameters and errors are those of `unpack`.
+    Only elements in whole blocks are examined. Parameters and errors are those of `unpack`.
     """
     dialect = parse(dialect)
     tensor = payload_shape(shape)

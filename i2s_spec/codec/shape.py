@@ -80,8 +80,9 @@ class PayloadShape:
 
 
 def payload_shape(shape: Sequence[int]) -> PayloadShape:
-    """What the bytes of a tensor of a shape, in NumPy's order, are. Dimensions of 1 in front of the last two mean nothing.
+    """Return what the bytes of a tensor of a shape are. Dimensions of 1 in front of the last two mean nothing.
 
+    :param shape: in NumPy's order
     :raises ValueError: for shapes without elements, and for tensors of several matrices
     """
     sizes = [operator.index(size) for size in shape]

@@ -414,7 +414,7 @@ class Differing(NamedTuple):
 
 def comparable(one: Trits, other: Trits) -> bool:
     """Whether both are I2_S or a type with a scale for each group, or row; floats would have to be exactly ternary."""
-    return all(each.form.type == "I2_S" or each.form.type in BLOCK_TYPES for each in (one, other))
+    return all(each.encoding.type == "I2_S" or each.encoding.type in BLOCK_TYPES for each in (one, other))
 
 
 def differing(one: Trits, other: Trits) -> Differing:
@@ -423,11 +423,11 @@ def differing(one: Trits, other: Trits) -> Differing:
     :raises ValueError: where one holds a code that stands for no trit, or a scale that is not a number
     :raises FormatError: where a file does not hold its tensor
     """
-    unit = lcm(one.form.unit, other.form.unit)
+    unit = lcm(one.encoding.unit, other.encoding.unit)
     step = max(WINDOW // unit, 1) * unit
     counts, firsts = [0, 0], [0, 0]
-    for start in range(0, one.form.elements, step):
-        stop = min(start + step, one.form.elements)
+    for start in range(0, one.encoding.elements, step):
+        stop = min(start + step, one.encoding.elements)
         both: Any = zip(_window(one, start, stop), _window(other, start, stop), strict=True)
         for what, (ours, theirs) in enumerate(both):
             odd = ours != theirs
@@ -441,7 +441,7 @@ def differing(one: Trits, other: Trits) -> Differing:
 
 def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return the trits of a window, and its weights."""
-    form = tensor.form
+    form = tensor.encoding
     data = tensor.fetch(form.byte(start), form.byte(stop))
     trits = form.decode(data, stop - start, tensor.unused).trits
     if form.type == "I2_S":
@@ -487,7 +487,7 @@ def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightR
         raise
     except ValueError:  # no ternary type
         return None
-    return WeightReader(trits.form.unit, lambda start, stop: _window(trits, start, stop)[1])
+    return WeightReader(trits.encoding.unit, lambda start, stop: _window(trits, start, stop)[1])
 
 
 def differing_values(one: WeightReader, other: WeightReader, elements: int) -> tuple[int, int] | None:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, Form, joined_floats
+from i2s_spec.codec.encoding import FLOAT_WORDS, TernaryEncoding, joined_floats
 from i2s_spec.codec.native import pack_trits, recode
 from i2s_spec.codec.observation import read_tail
 from i2s_spec.compare.lineage import ZEROS, rows_of_runs, runs
@@ -362,7 +362,7 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
     """Yield the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
     from i2s_spec.codec.kernels import in_order
 
-    form = trits.form
+    form = trits.encoding
     if form.type == "I2_S":
 
         def recoded(data: bytes) -> bytes:
@@ -600,7 +600,7 @@ def _joined_with(ne: tuple[int, ...], dialect: Dialect) -> int | None:
     if prod(ne) > SMALL:
         return None
     try:
-        form = Form("I2_S", ne[::-1], dialect)
+        form = TernaryEncoding("I2_S", ne[::-1], dialect)
     except ValueError:
         return None
     return form.cols if dialect.layout.row_block > 1 else 0

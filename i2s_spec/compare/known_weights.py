@@ -398,7 +398,7 @@ def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") 
     if floats is not None:
         return of_floats(tensor.shape, floats)
     held = tensor.ternary(dialect, "zero")
-    form = held.form
+    form = held.encoding
 
     def payload(start: int, stop: int) -> bytes:
         return held.fetch(form.byte(start), form.byte(stop))

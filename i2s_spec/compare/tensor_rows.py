@@ -103,7 +103,7 @@ def rows_of(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") ->
 
         return flat_rows(tensor.shape, 4, partial(_float_range, file, span.start, name), ROUNDING[name], turned)
     held = tensor.ternary(dialect, "zero")
-    form = held.form
+    form = held.encoding
 
     def trits(start: int, stop: int) -> NDArray[np.int8]:
         return form.decode(held.fetch(form.byte(start), form.byte(stop)), stop - start, "zero").trits
@@ -122,16 +122,16 @@ def value_rows(file: File, tensor: Tensor, dialect: str | Dialect = "canonical")
     """
     if tensor.kind in FLOAT_WORDS:
         return rows_of(file, tensor)
-    from i2s_spec.gguf.tensor_values import dequantized
+    from i2s_spec.codec.quantized import dequantize_ternary
 
     held = tensor.ternary(dialect, "zero")
-    form = held.form
+    form = held.encoding
     if tensor.kind == "I2_S":
         return scaled_rows(rows_of(file, tensor, dialect), np.float32(held.scale))
 
     def values(start: int, stop: int) -> NDArray[np.float32]:
         data, shape = held.fetch(form.byte(start), form.byte(stop)), form.matrix(stop - start)
-        return dequantized(data, shape, form.type, form.dialect, form.byte_order, "zero", 1).reshape(-1)
+        return dequantize_ternary(data, shape, form.type, form.dialect, form.byte_order, "zero").reshape(-1)
 
     return flat_rows(tensor.shape, form.unit, values, SCALE)._replace(scaled=True)
 

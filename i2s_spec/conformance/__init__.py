@@ -3,9 +3,9 @@
     report             a run as text, Markdown, JUnit, HTML, badge, or NDJSON
       runner           asks an implementation case after case, and compares; smoke: three checks without vectors
         score          whether an answer agrees with a vector, and where not; known failures
-        mistakes       the known mistakes that explain a wrong answer
+        explanations   the known mistakes that explain a wrong answer
         protocol       the protocol `i2s-cp/1`: messages, cases, the process of an adapter
-          operations   its words: operations, verdicts, phases, classes of comparison
+          protocol_terms   its words: operations, verdicts, phases, classes of comparison
     pytest_plugin      a test of every vector
     packages           the suite of vectors as packages for PyPI, npm, Go and crates
       vectors/         questions to decoders in any language, with their answers

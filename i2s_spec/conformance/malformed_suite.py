@@ -324,7 +324,7 @@ def reader_of(rule: Rule, path: str) -> ReaderKind:
 
 
 def phase_of(rule: Rule, path: str) -> Phase:
-    """How far a reader gets in a file that breaks a rule.
+    """Return how far a reader gets in a file that breaks a rule.
 
     :param path: of the field that the finding points to
     """

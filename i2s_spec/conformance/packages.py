@@ -185,9 +185,8 @@ def _go(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _cargo(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the crate names each file with `include_bytes!`, so that it needs neither a build script nor a
-    dependency.
-    """
+    """Return the files of a crate, which names each vector with `include_bytes!`, so that it needs neither a build
+    script nor a dependency."""
     rows = "".join(f'    ("{path}", include_bytes!("vectors/{path}")),\n' for path in files)
     library = (
         "//! Test vectors for decoders of I2_S and other ternary GGUF types.\n\n"

@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from i2s_spec.conformance.operations import OPERATIONS, PHASES
+from i2s_spec.conformance.protocol_terms import OPERATIONS, PHASES
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.fuzzing.bounded_process import BACKTRACE_BYTES, WRITTEN_BYTES, Bounds, cause, set_limits
 from i2s_spec.gguf.source import read_regular
@@ -620,7 +620,7 @@ class AdapterProcess:
 
 
 def _usage(session: int) -> _Usage:
-    """Resident bytes and processes of a session; empty where the system does not tell."""
+    """Count resident bytes and processes of a session; nothing where the system does not tell."""
     memory, processes = 0, []
     page = os.sysconf("SC_PAGE_SIZE")
     try:
@@ -639,7 +639,7 @@ def _usage(session: int) -> _Usage:
 
 
 def _shared_out(usage: _Usage) -> int:
-    """Resident bytes with shared pages counted once; the number of `usage` where the system does not tell."""
+    """Return resident bytes with shared pages counted once; the number of `usage` where the system does not tell."""
     if len(usage.processes) == 1:
         return usage.memory
     total = 0
@@ -732,7 +732,8 @@ def main() -> None:
 
 
 def _features(type_: str, status: bool) -> list[str]:
-    """What a function of this form can be asked: it takes no layout, and it can refuse only if it returns a status."""
+    """Return what a function of this form can be asked: it takes no layout, and it can refuse only if it returns a
+    status."""
     found = [f"type.{type_}", "subnormals", "codes.plus-two"]
     if type_ == "i2_s":
         found += ["layout.x86-128", "tail.replicated-8"]

@@ -59,7 +59,7 @@ class VectorTest(pytest.Item):
         return str(excinfo.value) if isinstance(excinfo.value, VectorFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Its location: the suite, not a file of the project."""
+        """Return its location: the suite, not a file of the project."""
         return self.path, None, self.name
 
 

@@ -7,7 +7,6 @@ reads a record again.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -17,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec._version import __version__
-from i2s_spec.conformance.operations import PROTOCOL
 from i2s_spec.conformance.protocol import Implementation
+from i2s_spec.conformance.protocol_terms import PROTOCOL
 from i2s_spec.conformance.score import FAILURES, CaseResult, RunResult, Status, by_op
+from i2s_spec.draw.text import xml_text
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.source import read_regular
 
@@ -34,7 +34,7 @@ _SEVERAL: Final = 2
 
 
 def title(run: RunResult) -> str:
-    """Name and version of what was run."""
+    """Return the name and version of what was run."""
     return quote(f"{run.implementation.name} {run.implementation.version}".strip(), limit=200, bare=True)
 
 
@@ -87,7 +87,7 @@ def common_mistake(run: RunResult) -> str:
 
 
 def markdown_report(runs: Sequence[RunResult]) -> str:
-    """Run as Markdown: a table of all, and the failures of each."""
+    """Write a run as Markdown: a table of all, and the failures of each."""
     heads = ["implementation", *(status.value for status in _COLUMNS), "suite", "date"]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * len(_COLUMNS) + "|---|---|"]
     for run in runs:
@@ -111,7 +111,7 @@ def markdown_report(runs: Sequence[RunResult]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text on one line, escaped for Markdown."""
+    """Write text on one line, escaped for Markdown."""
     plain = quote(text, limit=600, bare=True)
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>|#" else char for char in plain)
 
@@ -127,9 +127,6 @@ def badge(run: RunResult) -> str:
 
 # --- markup ----------------------------------------------------------------------------------------------------------
 # The HTML page is a matrix of vectors and implementations.
-
-#: Characters that XML 1.0 cannot hold in any form.
-_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _STYLE: Final = """body{font:15px/1.4 system-ui,sans-serif;margin:2em;max-width:none}table{border-collapse:collapse}
 th,td{border:1px solid #8884;padding:.2em .5em;text-align:left;vertical-align:top}
@@ -147,31 +144,32 @@ def junit_report(runs: Sequence[RunResult]) -> str:
 def _suite(run: RunResult) -> str:
     cases = [_testcase(run, each) for each in run.results]
     cases += [
-        f'    <testcase classname="known failures" name="{_text(each[:80])}"><failure message="{_text(each)}"/></testcase>\n'
+        f'    <testcase classname="known failures" name="{xml_text(each[:80])}">'
+        f'<failure message="{xml_text(each)}"/></testcase>\n'
         for each in run.unexpected
     ]
     failed = sum("<failure" in each for each in cases)
     errors, skipped = sum("<error" in each for each in cases), sum("<skipped" in each for each in cases)
     counts = f'tests="{len(cases)}" failures="{failed}" errors="{errors}" skipped="{skipped}"'
-    return f'  <testsuite name="{_text(title(run))}" {counts}>\n{"".join(cases)}  </testsuite>\n'
+    return f'  <testsuite name="{xml_text(title(run))}" {counts}>\n{"".join(cases)}  </testsuite>\n'
 
 
 def _testcase(run: RunResult, each: CaseResult) -> str:
-    text = _text(each.text)
+    text = xml_text(each.text)
     inner = ""
     if each.id in run.known:
         inner = f'<skipped message="known failure: {text}"/>'
     elif each.status is Status.FAIL:
-        inner = f'<failure message="{text}" type="{_text(each.fault or each.op)}"/>'
+        inner = f'<failure message="{text}" type="{xml_text(each.fault or each.op)}"/>'
     elif each.status in (Status.ERRORED, Status.NOT_RUN):
         inner = f'<error message="{text}"/>'
     elif each.status is Status.SKIPPED:
         inner = f'<skipped message="{text}"/>'
-    return f'    <testcase classname="{_text(each.op)}" name="{_text(each.id)}">{inner}</testcase>\n'
+    return f'    <testcase classname="{xml_text(each.op)}" name="{xml_text(each.id)}">{inner}</testcase>\n'
 
 
 def html_report(runs: Sequence[RunResult]) -> str:
-    """Vectors as rows, implementations as columns; a cell says how the vector ended, and opens to say why."""
+    """Write vectors as rows, implementations as columns; a cell says how the vector ended, and opens to say why."""
     found = [{each.id: each for each in run.results} for run in runs]
     first = {each.id: each for run in runs for each in run.results}
     heads = "".join(f"<th>{escape(title(run))}<br><small>{escape(run.date)}</small></th>" for run in runs)
@@ -199,11 +197,6 @@ def _td(result: CaseResult | None) -> str:
     if not result.text:
         return f'<td class="{word}">{word}</td>'
     return f'<td class="{word}"><details><summary>{word}</summary>{escape(result.text)}</details></td>'
-
-
-def _text(text: str) -> str:
-    """Text for an element or an attribute, in ASCII."""
-    return escape(_FORBIDDEN.sub("\ufffd", text)).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 # --- ndjson ----------------------------------------------------------------------------------------------------------

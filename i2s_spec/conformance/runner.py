@@ -23,7 +23,7 @@ import numpy as np
 from i2s_spec.codec import native
 from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.conformance import protocol
-from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.explanations import explained
 from i2s_spec.conformance.protocol import (
     LINE_BYTES,
     VERSION,
@@ -33,12 +33,12 @@ from i2s_spec.conformance.protocol import (
     Implementation,
     VectorCase,
 )
+from i2s_spec.conformance.protocol_terms import canonical_json
 from i2s_spec.conformance.score import (
     CaseResult,
     RunResult,
     Status,
     answer_difference,
-    canonical,
     centred,
     difference,
     digest_of,
@@ -150,7 +150,7 @@ def run_cases(
 
 
 def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
-    """Why no case applies to an implementation, with the features that it claims and no case has."""
+    """Say why no case applies to an implementation, with the features that it claims and no case has."""
     ops = {case.op for case in cases}
     if not ops & set(about.ops):
         return (
@@ -167,7 +167,7 @@ def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
 
 
 def _beyond(case: VectorCase, about: Implementation) -> str:
-    """Why a case does not apply to an implementation, or an empty string."""
+    """Say why a case does not apply to an implementation; empty if it does."""
     if case.op not in about.ops:
         return f"the adapter does not do {case.op}"
     if lacks := about.lacks(case):
@@ -181,7 +181,7 @@ def _beyond(case: VectorCase, about: Implementation) -> str:
 
 
 def scored(asker: Asker, case: VectorCase) -> tuple[CaseResult, bool]:
-    """Ask one case and compare: the result, and whether the input was accepted, whatever was read from it.
+    """Ask one case and compare; return the result, and whether the input was accepted, whatever was read from it.
 
     A digest that differs is followed by a request for the bytes.
 
@@ -193,7 +193,7 @@ def scored(asker: Asker, case: VectorCase) -> tuple[CaseResult, bool]:
 
 
 def _scored(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
-    """What an answer to a case is worth."""
+    """Return what an answer to a case is worth."""
     if answer.kind == "skipped":
         link = f" ({answer.issue_url})" if answer.issue_url else ""
         return _result(case, Status.SKIPPED, (answer.message or "the adapter skips it") + link)
@@ -246,7 +246,7 @@ def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
         if data is None or expected is None:
             return _result(case, Status.FAIL, f"the digest is {digest[:16]}…; expected {wanted[:16]}…")
         if form is in_any_order:
-            expected, data = (canonical(form(_loads(each))) for each in (expected, data))
+            expected, data = (canonical_json(form(_loads(each))) for each in (expected, data))
         if answer.fields.get("shift") == "rows" and case.method in ("corr", "rank"):
             expected, data = centred(case, expected), centred(case, data)
         if data != expected and (message := difference(case, expected, data)):
@@ -257,7 +257,7 @@ def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
 
 
 def _loads(data: bytes) -> Any:
-    """JSON from bytes; a text where it is none, which differs from all that is expected."""
+    """Parse JSON; of bytes that are none, return a text, which differs from all that is expected."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

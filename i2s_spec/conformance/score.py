@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.operations import OPERATIONS, Operation
 from i2s_spec.conformance.protocol import Implementation, VectorCase
+from i2s_spec.conformance.protocol_terms import OPERATIONS, Operation, canonical_json
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.source import read_regular
@@ -38,7 +38,7 @@ def dtype_of(case: VectorCase) -> str:
 
 
 def operation_of(case: VectorCase) -> Operation:
-    """What is declared of a case's operation."""
+    """Return what is declared of a case's operation."""
     return OPERATIONS.get(case.op, _UNKNOWN)
 
 
@@ -55,21 +55,16 @@ def expected_bytes(case: VectorCase) -> bytes | None:
     """Return the bytes that a case expects, if it has any; expected JSON in its canonical form."""
     if case.answer is not None:
         return case.answer.read_bytes()
-    return canonical(case.json) if case.json is not None and not case.digest else None
-
-
-def canonical(value: Any) -> bytes:
-    """JSON with sorted keys and no blanks, in UTF-8."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return canonical_json(case.json) if case.json is not None and not case.digest else None
 
 
 def digest_of(data: bytes) -> str:
-    """SHA-256 in hexadecimal."""
+    """Return the SHA-256 in hexadecimal."""
     return sha256(data).hexdigest()
 
 
 def json_difference(want: Any, got: Any, path: str = "$") -> str:
-    """Where two JSON values first differ, or an empty string.
+    """Say where two JSON values first differ; empty if they do not.
 
     >>> json_difference({"a": [1, 2]}, {"a": [1, 3]})
     '$.a[1] is 3; expected 2'
@@ -97,7 +92,7 @@ def json_difference(want: Any, got: Any, path: str = "$") -> str:
 
 
 def answer_difference(case: VectorCase, want: Any, got: Any) -> str:
-    """Where an answer in JSON first differs by more than the class of comparison allows, or an empty string.
+    """Say where an answer in JSON first differs by more than the class of comparison allows; empty if it does not.
 
     Of class `prefix`, the ids of both are compared up to the first near tie, behind which programs that round otherwise
     go on with another token.
@@ -114,7 +109,7 @@ def _up_to(count: int, answer: Any) -> Any:
 
 
 def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
-    """Where values that come with a digest differ; values that the answer leaves out do not count, except for
+    """Say where values that come with a digest differ; values that the answer leaves out do not count, except for
     activations."""
     if not isinstance(case.json, Mapping):
         return ""
@@ -129,8 +124,8 @@ def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
 
 
 def centred(case: VectorCase, data: bytes) -> bytes:
-    """Rows of logits less their means, so that log-probabilities, which differ from logits by one number per row, agree
-    with them."""
+    """Return rows of logits less their means, so that log-probabilities, which differ from logits by one number per row,
+    agree with them."""
     columns = int(case.compare.get("columns") or 0)
     values = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
     if not columns or values.size % columns:
@@ -140,7 +135,7 @@ def centred(case: VectorCase, data: bytes) -> bytes:
 
 
 def difference(case: VectorCase, want: bytes, got: bytes) -> str:
-    """Where an answer first differs by more than the class of comparison allows, or an empty string."""
+    """Say where an answer first differs by more than the class of comparison allows; empty if it does not."""
     if got == want:
         return ""
     if operation_of(case).is_json:
@@ -160,7 +155,7 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
 
 
 def _json_texts_difference(case: VectorCase, want: bytes, got: bytes) -> str:
-    """Where the contents of two JSON texts differ, or why the answer is none."""
+    """Say where the contents of two JSON texts differ, or why the answer is none."""
     try:
         answer = json.loads(got)
     except (ValueError, RecursionError):
@@ -189,7 +184,7 @@ def in_any_order(value: Any) -> Any:
 
 
 def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
-    """Which elements are close enough by `ulp` or `rtol`; NaN is close to NaN."""
+    """Return which elements are close enough by `ulp` or `rtol`; NaN is close to NaN."""
     both_nan = np.isnan(want) & np.isnan(got)
     if case.method == "ulp":
         limit = int(case.compare.get("ulp", case.compare.get("n", 1)))
@@ -200,13 +195,13 @@ def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
 
 
 def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Floats as integers in the same order; neighboring floats differ by one."""
+    """Return floats as integers in the same order; neighboring floats differ by one."""
     bits = values.view("<i4").astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
 def _like(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> str:
-    """Whether all values correlate, and the largest of the last `columns` is among the largest of the answer."""
+    """Check that all values correlate, and that the largest of the last `columns` is among the largest of the answer."""
     if not np.isfinite(got).all():
         return f"value {int(np.flatnonzero(~np.isfinite(got))[0]):,} is not finite"
     if case.method == "corr":
@@ -348,7 +343,7 @@ class RunResult:
 
 
 def by_op(results: Iterable[CaseResult]) -> dict[str, Counter[str]]:
-    """Counts of each status for each op."""
+    """Count each status for each op."""
     found: dict[str, Counter[str]] = {}
     for each in results:
         found.setdefault(each.op, Counter())[each.status.value] += 1

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite, stated_activation
-from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.gguf.atomic_file import refuse_inputs
 from i2s_spec.gguf.reader import takes_file
 from i2s_spec.gguf.tensor import require_usual
@@ -36,7 +36,7 @@ from i2s_spec.schema.runtimes import LOOKED_UP
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
-    from i2s_spec.codec.encoding import Form, Rounding
+    from i2s_spec.codec.encoding import Rounding, TernaryEncoding
     from i2s_spec.convert.recodings import AnyRecoding, SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
@@ -94,7 +94,6 @@ class Conversion(NamedTuple):
     advice: tuple[str, ...]
 
 
-@renamed_keyword("code3", "unused_code")
 @takes_file
 def convert_file(
     file: Origin,
@@ -167,7 +166,7 @@ def convert_file(
     replacements = {
         name: Replacement(plan.small.types(each)[1], plan.small.data(each))
         if isinstance(each, int)
-        else Replacement(each.form.type, partial(named_bytes, name, each))
+        else Replacement(each.encoding.type, partial(named_bytes, name, each))
         for name, each in plan.recodings.items()
     }
 
@@ -338,7 +337,7 @@ def _recoding(
     threads: int,
 ) -> AnyRecoding | None:
     """One tensor in the requested type; None if it has that type already."""
-    from i2s_spec.codec.encoding import Form
+    from i2s_spec.codec.encoding import TernaryEncoding
     from i2s_spec.convert.recodings import recoding_of
 
     if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
@@ -349,7 +348,7 @@ def _recoding(
         if name is None:
             continue
         try:
-            return recoding_of(source, Form(name, tensor.shape, dialect, order), threads)
+            return recoding_of(source, TernaryEncoding(name, tensor.shape, dialect, order), threads)
         except FormatError:
             raise
         except ValueError as error:
@@ -363,11 +362,11 @@ def _recoding(
 
 
 def _proof(name: str, recoding: AnyRecoding) -> Proof:
-    source, form = recoding.source.form, recoding.form
+    source, form = recoding.source.encoding, recoding.encoding
     return Proof(name, form.shape, form_label(source), form_label(form), recoding.rounding, recoding.unused)
 
 
-def form_label(form: Form) -> str:
+def form_label(form: TernaryEncoding) -> str:
     """Return a type, and the dialect of I2_S."""
     return f"I2_S {form.dialect}" if form.type == "I2_S" else form.type
 
@@ -382,7 +381,7 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
     if "I2_S" not in types:
         return None
     small = plan.small
-    kinds = {small.types(each)[1] if isinstance(each, int) else each.form.type for each in plan.recodings.values()}
+    kinds = {small.types(each)[1] if isinstance(each, int) else each.encoding.type for each in plan.recodings.values()}
     written = {small.target.layout.name} if "I2_S" in kinds else set()
     return written.pop() if written else source.layout.name
 

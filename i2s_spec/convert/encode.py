@@ -27,19 +27,28 @@ import numpy as np
 
 from i2s_spec.codec import blocks_native, quantized
 from i2s_spec.codec.change_groups import BLOCK_TYPES, NotTernaryError, pack_blocks
-from i2s_spec.codec.encoding import FLOAT_WORDS, TERNARY_TYPES, Form, ProofError, Rounding, Trits, rounding, widened
+from i2s_spec.codec.encoding import (
+    FLOAT_WORDS,
+    TERNARY_TYPES,
+    ProofError,
+    Rounding,
+    TernaryEncoding,
+    Trits,
+    rounding,
+    widened,
+)
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.native import count_codes, pack, pack_trits, recode, unpack_codes
 from i2s_spec.codec.observation import write_tail
 from i2s_spec.codec.shape import is_shape
 from i2s_spec.convert.rewrite import Replacement, rewrite
-from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_inputs
 from i2s_spec.gguf.source import CHUNK, chunks, require_unchanged, source_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect, parse
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.second_meanings import of_type
+from i2s_spec.schema.program_types import of_type
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -63,7 +72,7 @@ class Encoder:
     cannot hold, or a negative scale, with which floats would invert the trits
     """
 
-    def __init__(self, form: Form, scale: np.float32) -> None:
+    def __init__(self, form: TernaryEncoding, scale: np.float32) -> None:
         layout = form.dialect.layout
         if form.type == "I2_S" and form.rows > 1 and layout.row_block == 1 and form.cols % layout.block:
             raise ValueError(
@@ -75,7 +84,7 @@ class Encoder:
             raise ValueError(
                 f"the scale is {scale:.9g}: {form.type} stores weights, so the signs of its trits would be inverted"
             )
-        self.form = form
+        self.encoding = form
         self.scale = scale
         self.rounding = rounding(scale, form.type)
 
@@ -90,7 +99,7 @@ class Encoder:
         :param trits: flat int8, as many as a window has
         :raises ValueError: if the type cannot store them, because the scale is 0
         """
-        form = self.form
+        form = self.encoding
         if form.type == "I2_S":
             payload: bytes = pack_trits(trits.reshape(form.matrix(trits.size)), form.dialect)
             return payload
@@ -107,27 +116,27 @@ class Encoder:
     def _words(self) -> NDArray[np.generic]:
         """The words of 0, +1 and -1, in this order, so that -1 is the last."""
         weights = np.array([0, 1, -1], dtype=np.float32) * self.stored
-        order = order_prefix(self.form.byte_order)
-        if self.form.type == "BF16":
+        order = order_prefix(self.encoding.byte_order)
+        if self.encoding.type == "BF16":
             words: NDArray[np.generic] = (weights.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
         else:
-            words = weights.astype(np.float16 if self.form.type == "F16" else np.float32)
-        bits = words.view(FLOAT_WORDS[self.form.type])
-        return bits.astype(order + FLOAT_WORDS[self.form.type])
+            words = weights.astype(np.float16 if self.encoding.type == "F16" else np.float32)
+        bits = words.view(FLOAT_WORDS[self.encoding.type])
+        return bits.astype(order + FLOAT_WORDS[self.encoding.type])
 
     def tail(self) -> bytes:
         """Return the bytes after the last window: 32 bytes for I2_S, the scale of each row before them for I2_SR;
         else empty.
         """
-        if self.form.has_scales_apart:
-            return self._scales(self.form.rows)
-        if self.form.type != "I2_S":
+        if self.encoding.has_scales_apart:
+            return self._scales(self.encoding.rows)
+        if self.encoding.type != "I2_S":
             return b""
-        return write_tail(self.scale, self.form.dialect.tail, self.form.byte_order)
+        return write_tail(self.scale, self.encoding.dialect.tail, self.encoding.byte_order)
 
     def _scales(self, rows: int) -> bytes:
         """Return the scale, once for each row, and 32 zeros."""
-        scales = np.full(rows, self.stored, dtype=order_prefix(self.form.byte_order) + "f4")
+        scales = np.full(rows, self.stored, dtype=order_prefix(self.encoding.byte_order) + "f4")
         return scales.tobytes() + bytes(TAIL_BYTES)
 
     def proved(self, trits: NDArray[np.int8]) -> bytes:
@@ -136,12 +145,12 @@ class Encoder:
         :raises ProofError: if not
         """
         data = self.encode(trits)
-        rest = self._scales(trits.size // self.form.cols) if self.form.has_scales_apart else b""
-        decoded = self.form.decode(data + rest, trits.size)
+        rest = self._scales(trits.size // self.encoding.cols) if self.encoding.has_scales_apart else b""
+        decoded = self.encoding.decode(data + rest, trits.size)
         if not _same_trits(decoded.trits, trits):
-            raise ProofError(f"{self.form.type} does not give back the trits that were written")
+            raise ProofError(f"{self.encoding.type} does not give back the trits that were written")
         if (decoded.scales != self.stored).any():
-            raise ProofError(f"{self.form.type} gives back the scale {decoded.scales}, not {self.stored}")
+            raise ProofError(f"{self.encoding.type} gives back the scale {decoded.scales}, not {self.stored}")
         return data
 
 
@@ -166,7 +175,7 @@ class Recoding:
     :raises UnusedCodeError: during iteration, if the source has unused codes and the type cannot store them
     """
 
-    def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
+    def __init__(self, source: Trits, form: TernaryEncoding, threads: int = 1) -> None:
         self.source = source
         self.threads = threads
         self.encoder = Encoder(form, source.scale)
@@ -174,9 +183,9 @@ class Recoding:
         self.unused = 0
 
     @property
-    def form(self) -> Form:
-        """The new form of the tensor."""
-        return self.encoder.form
+    def encoding(self) -> TernaryEncoding:
+        """How the new bytes of the tensor hold its trits."""
+        return self.encoder.encoding
 
     @property
     def rounding(self) -> Rounding:
@@ -184,11 +193,11 @@ class Recoding:
         return self.encoder.rounding
 
     def __iter__(self) -> Iterator[bytes]:
-        source, encoder, form = self.source, self.encoder, self.form
+        source, encoder, form = self.source, self.encoder, self.encoding
         self.unused = 0
-        if source.form.type == form.type == "I2_S" and source.unused == "reject":
+        if source.encoding.type == form.type == "I2_S" and source.unused == "reject":
             windows = source.payload(form.unit)
-            for data, unused in in_order(lambda part: transcoded(part, source.form, form), windows, self.threads):
+            for data, unused in in_order(lambda part: transcoded(part, source.encoding, form), windows, self.threads):
                 self.unused += unused
                 yield data
         else:
@@ -196,7 +205,7 @@ class Recoding:
         yield encoder.tail()
 
 
-def transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
+def transcoded(data: bytes, source: TernaryEncoding, target: TernaryEncoding) -> tuple[bytes, int]:
     """Return a window of an I2_S payload in another dialect: the same trits, and the same number of unused codes."""
     count = len(data) * CODES_PER_BYTE
     shape = max(source.matrix(count), target.matrix(count))  # whole rows, if either layout packs groups of rows
@@ -225,7 +234,6 @@ class DecodedTensor(NamedTuple):
     size: int
 
 
-@renamed_keyword("code3", "unused_code")
 def decode_tensor(
     file: File,
     name: str,
@@ -277,7 +285,7 @@ def decode_tensor(
         if form == "codes":
             if kind != "I2_S":
                 raise ValueError(f"tensor {quote(name)} is {kind}; only I2_S has codes")
-            parts = _codes(trits.payload(), trits.form.matrix, parse(dialect))
+            parts = _codes(trits.payload(), trits.encoding.matrix, parse(dialect))
         else:
             try:
                 factor = trits.scale
@@ -305,7 +313,7 @@ def _times(scale: np.float32) -> Callable[[NDArray[np.int8]], NDArray[Any]]:
 
 def _group_weights(source: Trits) -> Iterator[NDArray[Any]]:
     """Yield the weights of a tensor with a scale for each group; they may be +2 times a scale, if the type has that."""
-    form = source.form
+    form = source.encoding
     answer = source.unused if BLOCK_TYPES[form.type].fourth == "reserved" else None
     for start, stop in source.windows():
         data = source.fetch(form.byte(start), form.byte(stop))

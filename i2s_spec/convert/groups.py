@@ -19,9 +19,9 @@ from i2s_spec.codec.change_groups import BLOCK_TYPES, convert, regroup
 from i2s_spec.codec.encoding import (
     FLOAT_WORDS,
     NO_SCALES,
-    Form,
     ProofError,
     Rounding,
+    TernaryEncoding,
     Trits,
     rounding,
     widened,
@@ -46,11 +46,11 @@ class GroupConversion:
     :raises UnusedCodeError: during iteration, for code 3 if it is reserved
     """
 
-    def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
-        assert source.form.type in BLOCK_TYPES
+    def __init__(self, source: Trits, form: TernaryEncoding, threads: int = 1) -> None:
+        assert source.encoding.type in BLOCK_TYPES
         assert form.type in BLOCK_TYPES or form.type in FLOAT_WORDS
         self.source = source
-        self.form = form
+        self.encoding = form
         self.threads = threads
         #: The rounding of the scales, once all bytes are made.
         self.rounding = NO_SCALES
@@ -58,7 +58,7 @@ class GroupConversion:
         self.unused = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        form = self.form
+        form = self.encoding
         written = self._written()
         if form.type in BLOCK_TYPES:
             written = in_file_order(block_layout(form.type), form.cols, written)
@@ -66,7 +66,7 @@ class GroupConversion:
 
     def _written(self) -> Iterator[bytes]:
         """Yield the bytes of windows in order, each with its scales."""
-        source, form = self.source.form, self.form
+        source, form = self.source.encoding, self.encoding
         types = {source.type, form.type} & set(BLOCK_TYPES)
         by_row = any(block_layout(type).scale.per == "row" for type in types)
         self.rounding = NO_SCALES
@@ -81,7 +81,7 @@ class GroupConversion:
             yield data
 
     def _converted(self, data: bytes, shape: tuple[int, int]) -> tuple[bytes, Rounding]:
-        source, form = self.source.form, self.form
+        source, form = self.source.encoding, self.encoding
         if form.type in BLOCK_TYPES:
             done, needed, stored = regrouped(data, shape, source, form)
             return done, most_changed(needed, stored)
@@ -97,7 +97,11 @@ class GroupConversion:
 
 
 def group_weights(
-    data: bytes, shape: tuple[int, int], source: Form, form: Form, unused: Literal["reject", "zero"]
+    data: bytes,
+    shape: tuple[int, int],
+    source: TernaryEncoding,
+    form: TernaryEncoding,
+    unused: Literal["reject", "zero"],
 ) -> tuple[bytes, list[Rounding], NDArray[np.intp]]:
     """Return a window of a matrix of a block type as floats, proved; the rounding of its different scales, in
     ascending order, and the scale of each group.
@@ -145,7 +149,7 @@ def _words(
 
 
 def regrouped(
-    data: bytes, shape: tuple[int, int], source: Form, form: Form
+    data: bytes, shape: tuple[int, int], source: TernaryEncoding, form: TernaryEncoding
 ) -> tuple[bytes, NDArray[np.float32], NDArray[np.float32]]:
     """Return a window of a matrix in another block type, proved; the scales that its groups need, and the stored
     scales.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, Form
+from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, TernaryEncoding
 from i2s_spec.convert.convert_file import Conversion, Proof, advice, form_label, is_ternary, wanted_form
 from i2s_spec.convert.encode import Encoder
 from i2s_spec.convert.rewrite import Replacement, changed_keys, rewrite
@@ -96,7 +96,7 @@ def to_checkpoint(
             trits = _checkpoint_trits(source, heads, threads)
             tensors += packed_tensors(module, tensor.shape, trits, scale, scale_type)
             label = f"packed, weight_scale in {scale_type}"
-            proofs.append(Proof(tensor.name, tensor.shape, form_label(source.form), label, scale.rounding))
+            proofs.append(Proof(tensor.name, tensor.shape, form_label(source.encoding), label, scale.rounding))
         else:
             tensors.append(_copied(file, tensor, module))
     size = write_checkpoint(path, tensors, force=force, progress=progress, before_end=file.require_unchanged)
@@ -164,7 +164,7 @@ def from_checkpoint(
                 raise ValueError(
                     f"{quote(module)} has the shape {list(matrix.shape)}, and {name} in the model {list(tensor.shape)}"
                 )
-            form = Form(kind, tensor.shape, wanted, model.byte_order)
+            form = TernaryEncoding(kind, tensor.shape, wanted, model.byte_order)
             try:
                 encoder = Encoder(form, matrix.scale)
             except ValueError as error:
@@ -191,7 +191,7 @@ def _gguf_data(matrix: PackedMatrix, encoder: Encoder, heads: int | None) -> Cal
     def make() -> Iterator[bytes]:
         trits = matrix.trits()
         flat = (trits if heads is None else to_gguf_rows(trits, heads)).reshape(-1)
-        step = max(WINDOW // encoder.form.unit, 1) * encoder.form.unit
+        step = max(WINDOW // encoder.encoding.unit, 1) * encoder.encoding.unit
         for start in range(0, flat.size, step):
             yield encoder.proved(np.ascontiguousarray(flat[start : start + step]))
         yield encoder.tail()

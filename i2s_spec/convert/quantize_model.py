@@ -27,7 +27,7 @@ import numpy as np
 
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.blocks_native import quantize as quantize_blocks
-from i2s_spec.codec.encoding import Form
+from i2s_spec.codec.encoding import TernaryEncoding
 from i2s_spec.codec.quantize import RULES, ternarise, ternary_magnitude
 from i2s_spec.convert.convert_file import FLOATS, form_label, is_ternary, wanted_form
 from i2s_spec.convert.encode import Encoder
@@ -194,13 +194,13 @@ def _chosen(file: File, architecture: str | None, keep: Collection[str], also: C
     return [tensor for tensor in floats if tensor.name in projections]
 
 
-def _form(tensor: Tensor, kind: str, dialect: Dialect, file: File) -> Form:
+def _form(tensor: Tensor, kind: str, dialect: Dialect, file: File) -> TernaryEncoding:
     """Return the new form of a tensor.
 
     :raises ValueError: if the type cannot hold it
     """
     try:
-        form = Form(kind, tensor.shape, dialect, file.byte_order)
+        form = TernaryEncoding(kind, tensor.shape, dialect, file.byte_order)
         Encoder(form, np.float32(1))
     except ValueError as error:
         raise ValueError(f"tensor {quote(tensor.name)}: {error}; name it in keep to leave it unchanged") from None
@@ -222,7 +222,7 @@ class _Sums:
         self.zeros += int(trits.size - np.count_nonzero(trits))
 
 
-def _quantized(tensor: Tensor, form: Form, rule: str, losses: dict[str, Loss]) -> Iterator[bytes]:
+def _quantized(tensor: Tensor, form: TernaryEncoding, rule: str, losses: dict[str, Loss]) -> Iterator[bytes]:
     """Yield the bytes of a tensor; its loss is known after the last of them."""
     weights = tensor.array().astype(np.float32, copy=False)
     if not np.isfinite(weights).all():
@@ -262,7 +262,7 @@ def _quantized(tensor: Tensor, form: Form, rule: str, losses: dict[str, Loss]) -
     )
 
 
-def _by_group(weights: NDArray[np.float32], form: Form, sums: _Sums) -> Iterator[bytes]:
+def _by_group(weights: NDArray[np.float32], form: TernaryEncoding, sums: _Sums) -> Iterator[bytes]:
     """Yield the bytes that the type's own quantizer makes, whole rows at a time."""
     rows = weights.reshape(form.rows, form.cols)
     step = max(1, _WINDOW // form.cols)

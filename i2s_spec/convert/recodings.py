@@ -21,10 +21,10 @@ from i2s_spec.codec.encoding import (
     FLOAT_WORDS,
     NO_SCALES,
     TERNARY_TYPES,
-    Form,
     Joined,
     ProofError,
     Rounding,
+    TernaryEncoding,
     Trits,
     joined_blocks,
     joined_floats,
@@ -58,12 +58,12 @@ def keeps_groups(source: str, target: str) -> bool:
     return source in BLOCK_TYPES and (target in BLOCK_TYPES or target in FLOAT_WORDS)
 
 
-def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
+def recoding_of(source: Trits, form: TernaryEncoding, threads: int = 1) -> AnyRecoding:
     """Return a tensor in another form of the same shape; its bytes are made, and proved, during iteration.
 
     :raises ValueError: as the classes do
     """
-    if not keeps_groups(source.form.type, form.type):
+    if not keeps_groups(source.encoding.type, form.type):
         return Recoding(source, form, threads)
     return GroupConversion(source, form, threads)
 
@@ -201,7 +201,10 @@ class SmallRecodings:
             if _scales_apart(source) or _scales_apart(target):
                 return None
             try:
-                forms = (Form(source, tensor.shape, self.source), Form(target, tensor.shape, self.target))
+                forms = (
+                    TernaryEncoding(source, tensor.shape, self.source),
+                    TernaryEncoding(target, tensor.shape, self.target),
+                )
                 Encoder(forms[1], np.float32(1))
             except ValueError:
                 continue
@@ -268,7 +271,7 @@ class SmallRecodings:
     def _alone(self, place: int) -> Iterator[bytes]:
         """One tensor by itself; errors contain its name."""
         tensor = self._tensors[place]
-        form = Form(self._sorts[place].target, tensor.shape, self.target, self._order)
+        form = TernaryEncoding(self._sorts[place].target, tensor.shape, self.target, self._order)
         try:
             recoding = recoding_of(tensor.ternary(self.source, self._unused), form)
         except FormatError:
@@ -290,8 +293,8 @@ class SmallRecodings:
         tensors = [self._tensors[place] for place in places]
         elements = [tensor.elements for tensor in tensors]
         shape = (sum(elements) // sort.cols, sort.cols) if sort.cols else (1, sum(elements))
-        source = Form(sort.source, shape, self.source, self._file.byte_order)
-        form = Form(sort.target, shape, self.target, self._order)
+        source = TernaryEncoding(sort.source, shape, self.source, self._file.byte_order)
+        form = TernaryEncoding(sort.target, shape, self.target, self._order)
         data = self._read(tensors)
         if sort.source == sort.target == "I2_S":
             return self._transcoded(places, data, source, form)
@@ -308,7 +311,9 @@ class SmallRecodings:
         stored = np.array([self._stored[place] for place in places], dtype=np.float32)
         return encoded(trits, stored, elements, form)
 
-    def _transcoded(self, places: list[int], each: list[bytes], source: Form, form: Form) -> list[bytes]:
+    def _transcoded(
+        self, places: list[int], each: list[bytes], source: TernaryEncoding, form: TernaryEncoding
+    ) -> list[bytes]:
         """Tensors in another dialect."""
         sizes = [len(data) - TAIL_BYTES for data in each]
         made, unused = transcoded(b"".join(data[:-TAIL_BYTES] for data in each), source, form)
@@ -322,7 +327,7 @@ class SmallRecodings:
         return done
 
     def _with_groups(
-        self, places: list[int], elements: list[int], data: bytes, source: Form, form: Form
+        self, places: list[int], elements: list[int], data: bytes, source: TernaryEncoding, form: TernaryEncoding
     ) -> list[bytes]:
         """Tensors of a block type in another block type, or as floats, with the scale of each group."""
         shape = (form.rows, form.cols)
@@ -353,7 +358,7 @@ def _scales_apart(kind: str) -> bool:
     return kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.apart
 
 
-def _joins_rows(form: Form) -> bool:
+def _joins_rows(form: TernaryEncoding) -> bool:
     """Whether tensors of a form must be joined as rows, which requires rows of equal length."""
     if form.type == "I2_S":
         return form.dialect.layout.row_block > 1
@@ -374,7 +379,9 @@ def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
 # The trits of many tensors, one after the other, each with a scale: encoded together, and proved.
 
 
-def encoded(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> list[bytes]:
+def encoded(
+    trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: TernaryEncoding
+) -> list[bytes]:
     """Return the bytes of each tensor in a form, whose shape does not matter.
 
     :param trits: the trits of all tensors, [rows, columns]: whole blocks of the form, and whole rows if it has row scales
@@ -400,7 +407,9 @@ def divided(data: bytes, sizes: Iterable[int]) -> list[bytes]:
     return [data[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
 
 
-def _blocks(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> bytes:
+def _blocks(
+    trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: TernaryEncoding
+) -> bytes:
     """Return the blocks of tensors; a group of zeros has the scale 0."""
     group = blocks_of(trits.shape, form.type).group
     each = np.repeat(stored, [count // group for count in elements])
@@ -412,7 +421,9 @@ def _blocks(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequ
     return made
 
 
-def _floats(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> bytes:
+def _floats(
+    trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: TernaryEncoding
+) -> bytes:
     """Return the weights of tensors; trits times a scale of 0 are refused."""
     flat, word = trits.reshape(-1), FLOAT_WORDS[form.type]
     weights = flat * np.repeat(stored, elements)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, TextIO
 
-from i2s_spec.draw.text import cut, width
+from i2s_spec.draw.text import cut, encodable, width
 
 
 class Piece(NamedTuple):
@@ -63,10 +63,7 @@ def write(lines: Iterable[Line], stream: TextIO) -> None:
             console.print(text, no_wrap=True, overflow="ellipsis")
         return
     for line in lines:
-        text_line = plain(line)
-        if not text_line.isascii():  # a stream that cannot encode a character writes its number
-            text_line = text_line.encode(encoding, "backslashreplace").decode(encoding)
-        stream.write(text_line + "\n")
+        stream.write(encodable(plain(line), stream) + "\n")
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, counted, quote
@@ -41,6 +41,22 @@ def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
         text = text.decode("utf-8", "surrogateescape")
     shown = quote(text, limit, bare)
     return shown if shown.isascii() else re.sub(_INVISIBLE, lambda match: f"\\u{ord(match[0]):04x}", shown)
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """Return a text as a stream can encode it: a character that it cannot is written as its number."""
+    if text.isascii():
+        return text
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def xml_text(text: str) -> str:
+    """Escape text for an element or an attribute of XML or HTML, in ASCII; what XML 1.0 cannot hold becomes U+FFFD."""
+    from html import escape
+
+    allowed = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+    return escape(allowed).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def width(text: str) -> int:

@@ -4,14 +4,13 @@
 
     kaitai        a Kaitai Struct definition
     imhex         a pattern of ImHex, the hex editor
-    c_header      a C header: decoder and bounded walker
-      c_blocks    its types with a scale for each group, and numbers that several types share; for `imhex` too
+    c_header      a C header, from the text of `i2s.h.in`: decoder and bounded walker
     wgsl          compute shaders: decode, dequantise, product, codes
     cuda          kernels in CUDA C: the same, and the products of one token and of many as a GPU is fast
     json_form     the schema and the registry as JSON, the registry as a table; the shapes of records, for all others
     javascript    the script of the interactive page; the formulas of layouts in other languages, for all others
 
-A line calls those that are indented below it, and the last two.
+C, WGSL and CUDA C are texts with holes, `i2s.*.in`, which `c_header.filled` fills. All call the last two.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from i2s_spec.exports.c_blocks import block_size, shared_numbers
+from i2s_spec.exports.c_header import block_size, shared_numbers
 from i2s_spec.exports.javascript import by_parts, in_c
 from i2s_spec.exports.json_form import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.schema import limits

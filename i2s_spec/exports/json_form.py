@@ -21,7 +21,14 @@ from i2s_spec.schema.blocks import GROUP_LAYOUTS, BlockLayout
 from i2s_spec.schema.dialect import ALIASES, CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Formula
 from i2s_spec.schema.faults import MAGIC
 from i2s_spec.schema.field import Field, GgufString, Many, RecordStruct, Word
-from i2s_spec.schema.type_registry import OWN_KEYS, BlockSize, Meaning, all_file_meanings, all_tensor_meanings, telling
+from i2s_spec.schema.type_registry import (
+    OWN_KEYS,
+    Assignment,
+    BlockSize,
+    all_file_assignments,
+    all_tensor_assignments,
+    telling,
+)
 from i2s_spec.schema.types import I2_S, SCALE_BYTES, SMALLEST_VALUE, TAIL_BYTES, TENSOR_TYPES, VALUE_LABELS, TensorType
 
 SCHEMA_VERSION: Final = 1
@@ -306,11 +313,11 @@ def registry_document() -> dict[str, Any]:
 
 def entries() -> list[dict[str, Any]]:
     """Every meaning, each with the same keys."""
-    tensors = [_entry("tensor_type", each, telling(each)) for each in all_tensor_meanings()]
-    return tensors + [_entry("file_type", each, each.tell) for each in all_file_meanings()]
+    tensors = [_entry("tensor_type", each, telling(each)) for each in all_tensor_assignments()]
+    return tensors + [_entry("file_type", each, each.tell) for each in all_file_assignments()]
 
 
-def _entry(kind: str, each: Meaning, tell: str) -> dict[str, Any]:
+def _entry(kind: str, each: Assignment, tell: str) -> dict[str, Any]:
     size = _size(each) if kind == "tensor_type" else None
     since, until = each.since.partition(" "), each.until.partition(" ")
     return {
@@ -323,7 +330,7 @@ def _entry(kind: str, each: Meaning, tell: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _size(each: Meaning) -> BlockSize | None:
+def _size(each: Assignment) -> BlockSize | None:
     """Elements and bytes of a block; None where a tensor's size is not a multiple of rows, or not known."""
     kind = each.type
     if kind is None:

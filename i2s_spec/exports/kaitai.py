@@ -428,7 +428,7 @@ _NUMBERS: Final = f"""\
 
 # --- tensor infos ----------------------------------------------------------------------------------------------------
 # Products of dimensions wrap in most languages, so whether a tensor can be in the file is computed in doubles first.
-# Which of the types that share a number a file means is told by the room of its tensors (clause 2.6), and of a tensor so
+# The room of tensors shows which of the types that share a number a file means (clause 2.6), and of a tensor so
 # small that several fit, by the others of the file: each of the types is an instance, read only when it is asked for.
 
 

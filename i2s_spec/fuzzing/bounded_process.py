@@ -268,7 +268,7 @@ _WARNING: Final = re.compile(r"warning:\s.*")
 
 
 def own_words(text: str) -> str:
-    """What was said without the lines of a debugger; all of it where nothing else is left."""
+    """Leave out the lines of a debugger; all of the text stays where nothing else is left."""
     lines = [line for line in text.splitlines(keepends=True) if line.strip()]
     out = [_DEBUGGER.fullmatch(line.rstrip("\n")) is not None for line in lines]
     own = [line for line, left_out in zip(lines, out, strict=True) if not left_out]

@@ -127,7 +127,7 @@ class Campaign:
             yield done
 
     def replay(self, files: Sequence[tuple[str, bytes]]) -> Iterator[int]:
-        """Give the decoder these files and no others, and nothing is made small."""
+        """Give the decoder these files and no others; nothing is made small."""
         for done, (name, data) in enumerate(files, 1):
             self._try([DecoderInput("replay", name, data)], small=False)
             yield done
@@ -237,7 +237,7 @@ class Campaign:
         return minimised(data, happens, runs=self.settings.effort, seconds=patience)
 
     def _look(self, data: bytes) -> tuple[Kind | None, str]:
-        """What is found on a file, and by what it is known."""
+        """Return what is found on a file, and by what it is known."""
         outcome = self._child(data, "again.gguf").outcome()
         expectation = expected_answer(data, self.settings.policy)
         kind = verdict(outcome, expectation, self.settings.statuses)
@@ -349,7 +349,7 @@ class Folder:
         return self.path / STATE
 
     def _check_shape(self) -> None:
-        """Only names that we give ourselves are believed: a state is never a way to read another file."""
+        """Check that names are those that we give ourselves: a state is never a way to read another file."""
         for name in (*self.state["learned"], *(found["file"] for found in self.state["findings"])):
             if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", ".."):
                 raise ValueError("a name in the state is no name of a file")
@@ -359,7 +359,7 @@ class Folder:
         return [(self.path / CORPUS / name).read_bytes() for name in self.state.get("learned", ())]
 
     def learn(self, data: bytes) -> str:
-        """Keep a file with a new answer; its name."""
+        """Keep a file with a new answer, and return its name."""
         name = f"{sha256(data).hexdigest()[:16]}.gguf"
         _put(self.path / CORPUS / name, data)
         return name

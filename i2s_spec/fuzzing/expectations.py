@@ -171,7 +171,7 @@ class ExpectedAnswer(NamedTuple):
 
 
 def expected_answer(data: bytes, policy: DecoderPolicy) -> ExpectedAnswer:
-    """What a decoder owes to these bytes."""
+    """Return what a decoder owes to these bytes."""
     report = lint(data, profile=policy.profile)
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
     obligations = policy.obligations
@@ -196,7 +196,7 @@ def expected_answer(data: bytes, policy: DecoderPolicy) -> ExpectedAnswer:
 
 
 def needs(file: File) -> set[str]:
-    """What a decoder must support to read a file that can be indexed."""
+    """Return what a decoder must support to read a file that can be indexed."""
     found = set()
     if file.byte_order == "big":
         found.add("big-endian")
@@ -268,7 +268,7 @@ class Statuses:
 
 
 def verdict(outcome: Outcome, expectation: ExpectedAnswer, statuses: Statuses) -> Kind | None:
-    """What is wrong with the end of a run on a file to which `expectation` is owed; None where nothing is."""
+    """Return what is wrong with the end of a run on a file to which `expectation` is owed; None where nothing is."""
     if outcome.out_of_memory:
         return Kind.MEMORY
     if outcome.hung:
@@ -284,14 +284,14 @@ def verdict(outcome: Outcome, expectation: ExpectedAnswer, statuses: Statuses) -
 
 
 def signature(kind: Kind, outcome: Outcome, expectation: ExpectedAnswer) -> str:
-    """By what two finds count as the same: the kind, how a crash ended and what it said, else the rule."""
+    """Return by what two finds count as the same: the kind, how a crash ended and its last line, else the rule."""
     if kind is Kind.CRASH:
         return f"{kind} {outcome.name} {shape_of(outcome.stderr_tail)}".rstrip()
     return f"{kind} {expectation.code or 'sound'}"
 
 
 def answer(outcome: Outcome) -> str:
-    """By what two answers of a decoder count as the same: a new one makes its file worth keeping."""
+    """Return by what two answers of a decoder count as the same: a new one makes its file worth keeping."""
     return f"{outcome.name} {shape_of(outcome.stderr_tail)}"
 
 

@@ -42,7 +42,7 @@ class DecoderInput(NamedTuple):
 
 @cache
 def sound() -> tuple[DecoderInput, ...]:
-    """Files that a decoder should accept, the plainest first."""
+    """Return files that a decoder should accept, the plainest first."""
     plain = _plain
     made = [
         ("one F32 tensor", plain(("F32", (8, 2)))),
@@ -93,7 +93,7 @@ class Inputs:
         return len(self._first)
 
     def at(self, index: int) -> DecoderInput:
-        """Input `index`, counted from 0."""
+        """Return input `index`, counted from 0."""
         if index < len(self._first):
             return self._first[index]
         index -= len(self._first)
@@ -103,7 +103,7 @@ class Inputs:
         return self._by_chance(index)
 
     def _systematic(self) -> list[DecoderInput]:
-        """Every single edit of two small files, in an order of the seed's."""
+        """Return every single edit of two small files, in an order of the seed's."""
         if not self._edits:
             base = self._small[0].data, Draft().data
             self._edits = [DecoderInput("edge", f"{e.path}: {e.what}", e.data) for data in base for e in edits(data)]

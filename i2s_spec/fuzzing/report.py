@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from html import escape
 from typing import Any, Final
 
 from i2s_spec._version import tool
+from i2s_spec.draw.text import xml_text
 from i2s_spec.errors import counted, quote
 from i2s_spec.fuzzing.campaign import Campaign, CampaignFind
 from i2s_spec.fuzzing.expectations import MEANING, Kind
 
 SCHEMA_VERSION: Final = 1
-
-#: What XML 1.0 cannot hold in any form.
-_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_dict(campaign: Campaign) -> dict[str, Any]:
@@ -112,11 +108,11 @@ def junit_report(campaign: Campaign) -> str:
             rule = f" {found.code} {found.slug}" if found.code else ""
             body = "\n".join((_happened(found), f"why: {found.reason}", f"said: {found.stderr_tail}", f"input: {found.what}",
                               f"file: {found.file}, sha256 {found.sha256}"))  # fmt: skip
-            failure = f'<failure message="{_text(_happened(found))}" type="{kind}">{_text(body)}</failure>'
-            cases.append(f'    <testcase classname="{kind}" name="{_text(kind + rule)}">{failure}</testcase>')
+            failure = f'<failure message="{xml_text(_happened(found))}" type="{kind}">{xml_text(body)}</failure>'
+            cases.append(f'    <testcase classname="{kind}" name="{xml_text(kind + rule)}">{failure}</testcase>')
         if not finds:
-            cases.append(f'    <testcase classname="{kind}" name="never {_text(MEANING[kind])}"/>')
-    name = _text(" ".join(campaign.command.words))
+            cases.append(f'    <testcase classname="{kind}" name="never {xml_text(MEANING[kind])}"/>')
+    name = xml_text(" ".join(campaign.command.words))
     counts = f'tests="{len(cases)}" failures="{len(campaign.findings)}" errors="0" skipped="0"'
     suite = f'  <testsuite name="{name}" {counts}>\n' + "\n".join(cases) + "\n  </testsuite>\n"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="i2s fuzz">\n{suite}</testsuites>\n'
@@ -135,8 +131,3 @@ def _plain(found: CampaignFind) -> Mapping[str, Any]:
     plain["what"] = quote(found.what, limit=400, bare=True)
     plain["signature"] = quote(found.signature, limit=240, bare=True)
     return plain
-
-
-def _text(text: str) -> str:
-    """Text for an element or an attribute, in ASCII."""
-    return escape(_FORBIDDEN.sub("\ufffd", text)).encode("ascii", "xmlcharrefreplace").decode("ascii")

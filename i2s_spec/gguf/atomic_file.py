@@ -14,7 +14,6 @@ then given by a hard link, which the kernel refuses if it is taken.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -27,6 +26,11 @@ from typing import Any, BinaryIO, Final
 
 from i2s_spec.errors import counted
 from i2s_spec.gguf.source import Buffer, MapSource, Source, require_unchanged
+
+try:
+    import fcntl
+except ImportError:  # not on every system: then no leftovers are removed
+    fcntl = None  # type: ignore[assignment]
 
 #: Where a file is written to: a path, or a binary stream.
 Target = str | os.PathLike[str] | BinaryIO
@@ -107,7 +111,7 @@ class OutputFile:
             raise
 
     def _begin(self, base: str) -> None:
-        """Make the temporary file, and hold it, so that nobody takes it for left over."""
+        """Make the temporary file, and lock it, so that no other run removes it."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         while True:
             self._part = os.path.join(self._folder, temporary_name(base))
@@ -242,7 +246,7 @@ class OutputFile:
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with suppress(OSError):  # what a full disk had to say was said by fsync
+            with suppress(OSError):  # fsync has reported a full disk already
                 os.close(fd)
 
     def __enter__(self) -> OutputFile:
@@ -323,8 +327,7 @@ def refuse_taken(path: str | os.PathLike[str], force: bool = False, name: str | 
 
 
 def refuse_inputs(target: Target, *inputs: Input | None) -> None:
-    """Refuse to write over a file that the same call reads, also where files may be replaced: nobody means to lose a model
-    to its own copy or report.
+    """Refuse to write over a file that the same call reads, even if files may be replaced.
 
     :param inputs: paths, sources and streams; None for one that was not given
     :raises InputFileError: where the path is that of an input, under whatever name: a link, `./`, a hard link
@@ -370,7 +373,7 @@ def _refuse_without_room(folder: str, size: int, name: str) -> None:
 
 
 def _status(place: Any) -> os.stat_result | None:
-    """What the system knows of the file after a path, a stream or a source; None where there is none."""
+    """Return the status of the file behind a path, a stream or a source; None without a file."""
     try:
         if isinstance(place, str | os.PathLike):
             return os.stat(place)
@@ -416,11 +419,6 @@ def _sync_folder(folder: str) -> None:
 # writes holds a lock on it, which the system takes back when the process ends, however it ends. The next run that
 # writes the same result removes what bears such a name and is not locked.
 
-try:
-    import fcntl
-except ImportError:  # not on every system: then nothing is taken for left over
-    fcntl = None  # type: ignore[assignment]
-
 ENDING: Final = ".part"
 #: Longest file name, in bytes, of the usual file systems.
 _NAME_MAX: Final = 255
@@ -443,7 +441,7 @@ def _beginning(base: str) -> str:
 
 
 def hold(fd: int, path: str) -> bool:
-    """Lock what was just made, until it is closed; False where another run has taken it for left over meanwhile."""
+    """Lock a new file or folder until it is closed; return False if another run has removed it meanwhile."""
     if fcntl is None:
         return True
     try:
@@ -458,7 +456,7 @@ def hold(fd: int, path: str) -> bool:
 
 
 def remove_leftovers(folder: str, base: str) -> int:
-    """Remove what killed runs left of one result; what is locked, and what belongs to others, stays. Gives their number."""
+    """Remove the leftovers of killed runs with the same result, unless locked or another user's; return their number."""
     count, beginning = 0, _beginning(base)
     try:
         names = os.listdir(folder) if fcntl is not None else []
@@ -476,7 +474,7 @@ def remove_leftovers(folder: str, base: str) -> int:
 
 
 def _remove(path: str) -> bool:
-    """Remove one, if nobody writes it."""
+    """Remove a leftover, unless a process is writing it; return whether it was removed."""
     status = os.lstat(path)
     mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     if not mine or not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
@@ -500,8 +498,8 @@ def unfinished_folder(path: str | os.PathLike[str]) -> Iterator[str]:
     """Provide a folder beside a file or folder that will be, to be filled and then given its name, by
     `publish_folder` for one.
 
-    It is held, so that nobody takes it for left over; what lies under its first name in the end is removed. So is what
-    killed runs left of the same result, before.
+    It is locked, so that no other run removes it. What lies under its first name in the end is removed; so are, before,
+    the leftovers of killed runs with the same result.
     """
     recover(path)
     parent, base = os.path.split(os.path.abspath(os.fsdecode(path)))

@@ -102,7 +102,7 @@ def words_known(kind: TensorType | None) -> bool:
 
 
 def swapped_data(source: Source, tensor: Tensor) -> Callable[[], Iterator[bytes]]:
-    """What makes the bytes of a tensor in the other byte order, in parts of at most a MiB.
+    """Return a function that yields the bytes of a tensor in the other byte order, in parts of at most a MiB.
 
     :raises ValueError: at once, where the words of its type are not known
     """

@@ -161,7 +161,7 @@ class DataSection:
 
     @property
     def words(self) -> str:
-        """What is to be said of it where tensors are read; empty if they are where the header puts them."""
+        """The warning for readers of tensors; empty if the tensors are where the header puts them."""
         shift, possible = self.shift, self.possible_shift
         if shift is not None:
             code = "G222 alignment-not-honoured" if shift.alignment else "G414 data-shifted"

@@ -302,7 +302,7 @@ _FLOATS: Final = {"F32": 4, "F16": 2, "BF16": 2}
 
 @lru_cache(maxsize=256)
 def _contents(kind: TensorType, ne: tuple[int, ...], size: int) -> tuple[_Stream, ...]:
-    """What is in a tensor: floats, or scales and codes."""
+    """Return the contents of a tensor: floats, or scales and codes."""
     if kind.name in _FLOATS:
         width = _FLOATS[kind.name]
         return (_Stream(kind.name, 0, size, width, 0, width),)

@@ -136,7 +136,7 @@ def _common(values: Sequence[Any], depth: int) -> _Kinds:
 
 
 def _sort(kind: type) -> str:
-    """What a Python type stands for in a file."""
+    """Return the name of what values of a Python type become in a file."""
     if issubclass(kind, str | bytes | bytearray):
         return "text"
     if kind is bool or kind.__name__ in ("bool", "bool_"):
@@ -396,7 +396,11 @@ def length(data: Any) -> int | None:
 
 
 def chunks(data: Any, kind: TensorType, shape: tuple[int, ...], prefix: str) -> Callable[[], Iterable[Any]]:
-    """What makes the bytes of a tensor of shape [..., ne1, ne0]; TypeError or ValueError for an array that is not it."""
+    """Return a function that yields the bytes of a tensor.
+
+    :param shape: [..., ne1, ne0]
+    :raises TypeError: for an array of another type
+    :raises ValueError: for an array of another shape"""
     if data is None:
         return lambda: _zeros(kind.nbytes(shape[::-1]))
     if callable(data):

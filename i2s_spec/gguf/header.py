@@ -55,7 +55,7 @@ class HeaderIndex:
         self._data_start: int | None = notes.data_start
         #: Called before `data_start` is used for the first time, to set it where the header errs.
         self.locate: Callable[[], object] | None = None
-        #: What `meanings.number_reading` found, by number and start of the data section.
+        #: What `type_numbers.number_reading` found, by number and start of the data section.
         self.number_readings: dict[tuple[int, int | None], Any] = {}
         #: Key-value `i`, from 0.
         self.key: Callable[[int], KeyValue] = notes.key
@@ -125,7 +125,7 @@ class HeaderIndex:
         return after, starts[after] - offset if after < len(starts) else None
 
     def extents(self) -> Iterator[tuple[int, int | None]]:
-        """What `extent` says of the offset of every tensor, in the order of the table."""
+        """Yield the `extent` of every tensor, in the order of the table."""
         starts, after = self._starts, 0
         for i in range(self.tensors):
             offset = self.tensor(i).offset
@@ -342,8 +342,8 @@ def _alignment_of_offsets(index: HeaderIndex, value: object) -> int | None:
 
 
 def _agreement(index: HeaderIndex, step: int, before: int) -> int:
-    """What a file makes of an alignment of its offsets, and of another one of where they begin: 2 if offsets and end are
-    what these give, 1 if the offsets are multiples of the first, else 0."""
+    """Rate an alignment of offsets, together with one of the start of the data: 2 if offsets and the end of the file
+    follow from them, 1 if the offsets are multiples of the first, else 0."""
     expected = end = 0
     exact = True
     for info in map(index.tensor, range(index.tensors)):

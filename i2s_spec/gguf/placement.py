@@ -22,7 +22,7 @@ ALIKE = 1024
 class Placement(NamedTuple):
     """Where the table puts one tensor, relative to the data section.
 
-    `size` is None where it cannot be told: an unknown type, a wrong shape, a row that is not whole blocks.
+    `size` is None if it is not known: an unknown type, a wrong shape, a row that is not whole blocks.
     """
 
     offset: int
@@ -145,7 +145,7 @@ def placements_of(tensors: Tensors, data_size: int) -> Placements:
 def size_of(tensors: Tensors, ne: tuple[int, ...], number: int, room: int) -> int | None:
     """Bytes of a tensor by its type; None where shape and type do not say it.
 
-    :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
+    :param room: bytes to the next tensor, by which old numbers of I2_S are distinguished from their meaning today
     """
     if not sound_shape(ne):
         return None

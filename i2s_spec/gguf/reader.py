@@ -42,7 +42,7 @@ def open(origin: Origin, *, trusted: bool = False) -> File:
     """Open a GGUF file: index its header and nothing more.
 
     :param origin: a path, anything with the buffer protocol, a seekable binary stream, a `gguf.GGUFReader`, or a `Source`
-    :param trusted: map the file into memory, so that arrays are views of it; only for files that nobody can shorten
+    :param trusted: map the file, so that arrays are views of it; only for files that no other process can truncate
     :raises FormatError: for whatever prevents indexing (clauses 2.2 to 2.7); all other faults are the linter's
     :warns ReadOnWarning: for faults that the reading went past
     """

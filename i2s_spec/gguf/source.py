@@ -188,7 +188,7 @@ class FileSource:
         return None
 
     def _failed(self, error: OSError) -> ValueError:
-        """What a read that failed raises; whoever closed the file reads no bad file, but asks for what is gone."""
+        """Return the error of a failed read: a closed file is not a bad file."""
         return ValueError(f"{quote(self.name, 4096)} is closed") if self._fd < 0 else _unreadable(error)
 
     def close(self) -> None:
@@ -273,11 +273,11 @@ class StreamSource:
         return None if size == self.size else f"its size went from {self.size:,} to {counted(size, 'byte')}"
 
     def close(self) -> None:
-        """The stream belongs to whoever opened it."""
+        """Leave the stream open: it belongs to its opener."""
 
 
 class MapSource(BufferSource):
-    """A file mapped into memory: for callers who know that nobody will cut the file short meanwhile."""
+    """A file mapped into memory: only for a file that no other process truncates meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file = FileSource(path)
@@ -344,7 +344,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
 
     `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
-    :param trusted: map the file instead of reading it; only for files that nobody else can shorten
+    :param trusted: map the file instead of reading it; only for files that no other process can truncate
     :raises FormatError: S901, S902 where the path cannot be opened or is not a regular file; S911 to S918 for addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
@@ -422,7 +422,7 @@ def _refuse_special(fd: int, status: os.stat_result) -> None:
 
 
 def kind_of(status: os.stat_result) -> str | None:
-    """What something is that is not a regular file; None for one."""
+    """Name the kind of a file that is not a regular one; None for a regular file."""
     kinds = (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),
@@ -434,7 +434,7 @@ def kind_of(status: os.stat_result) -> str | None:
 
 
 def _made_up(fd: int, status: os.stat_result) -> str | None:
-    """What a file is whose bytes the system makes up when they are read, such as those of /proc: it has a size of 0."""
+    """Name the kind of a file whose bytes the system makes when they are read, as in /proc, with a size of 0."""
     if status.st_size:
         return None
     try:

@@ -199,7 +199,7 @@ class SplitSet:
 
     @property
     def unread(self) -> str:
-        """What was not looked at of the other parts, in words for a verdict."""
+        """Which part of the other files was not examined, in words for a verdict."""
         if not self.is_first:
             return "the set, which is checked with its first part"
         if not self.complete:

@@ -27,7 +27,7 @@ from i2s_spec.schema.faults import MAGIC
 #: Strings that are compared with each other; no vocabulary has as many. The table takes 8 to 16 bytes for each.
 COMPARED: Final = 1 << 20
 
-#: Strings longer than this are measured and not looked at: no token is as long.
+#: Strings longer than this are measured and not examined: no token is as long.
 LOOKED_AT: Final = 1 << 16
 
 #: Odd byte tokens that are kept.
@@ -50,7 +50,7 @@ class Strings(NamedTuple):
     vocabulary, as `[PAD7]` and `<dummy7>`; `byte_forms` are the first ones that begin like a byte token, `<0x`, and are
     none. `found` has a place for each text that was looked for. `markers` counts strings of the form `<|...|>`, and `marked`
     has the first place of each of the first ones. `is_utf8` says that every string is valid UTF-8; it is
-    False as well where there are strings that were not looked at.
+    False as well where there are strings that were not examined.
     """
 
     total: int
@@ -132,7 +132,7 @@ def _parts(source: Source, walk: _strings.Walk | _strings.Merges, count: int, st
 
 
 def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: int = COMPARED) -> Strings:
-    """What `look` finds in an array, said on a list."""
+    """Return what `look` finds in an array, defined on a list."""
 
     def places(holds: list[bool]) -> tuple[int, int]:
         return sum(holds), holds.index(True) if any(holds) else -1
@@ -220,7 +220,7 @@ def merge_results(source: Source, start: int, stop: int, count: int, big: bool) 
 
 
 def merge_results_definition(merges: Sequence[bytes]) -> MergeResults:
-    """What `merge_results` finds, said on a list; strings that are no two parts with one space are passed over."""
+    """Return what `merge_results` finds, defined on a list; strings other than two parts with one space are skipped."""
     firsts: dict[bytes, int] = {}
     made: set[bytes] = set()
     for i, merge in enumerate(merges[:COMPARED]):
@@ -304,7 +304,7 @@ def _changed(at: int, stop: int) -> FormatError:
 # --- text decoded ----------------------------------------------------------------------------------------------------
 # All of such a file is UTF-8, which files of weights are not (12.1).
 
-#: How many bytes are looked at from the start, and in each of so many windows through the rest of the file.
+#: How many bytes are examined from the start, and in each of so many windows through the rest of the file.
 _HEAD: Final = 1 << 16
 _WINDOW: Final = 1 << 14
 _WINDOWS: Final = 8

@@ -10,7 +10,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header import HeaderIndex, TensorInfo
 from i2s_spec.schema import faults, types
 from i2s_spec.schema.types import TensorType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.codec.encoding import Trits
-    from i2s_spec.gguf.meanings import NumberReading
+    from i2s_spec.gguf.type_numbers import NumberReading
     from i2s_spec.schema.dialect import Dialect
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Tensors(Mapping[str, "Tensor"]):
         return self._index.extent(offset)[1]
 
     def common_type(self, number: int) -> TensorType | None:
-        """What most tensors of a number have the size of, where the number means several types; else its only type."""
+        """Return the type whose size most tensors of a number have, if it means several types; else its only type."""
         found = self.number_reading(number)
         if found is not None and found.kinds:
             return found.type
@@ -65,8 +65,8 @@ class Tensors(Mapping[str, "Tensor"]):
         return self._common[number]
 
     def number_reading(self, number: int) -> NumberReading | None:
-        """What a number means in this file, if it is one to which single programs gave other meanings, and tensors have
-        not simply the room of the first meaning of all."""
+        """Return what a number means in this file, if single programs gave it other meanings; None if all tensors have
+        the room of the first meaning."""
         index = self._index
         if number not in types.SECOND_NUMBERS:
             return None
@@ -76,7 +76,7 @@ class Tensors(Mapping[str, "Tensor"]):
             if first is not None and number not in _COMPARED and self._all_fit(first):
                 known[number, start] = None
             else:
-                from i2s_spec.gguf.meanings import number_reading
+                from i2s_spec.gguf.type_numbers import number_reading
 
                 known[number, start] = number_reading(index, number)
         found: NumberReading | None = known[number, start]
@@ -95,7 +95,7 @@ class Tensors(Mapping[str, "Tensor"]):
         return True
 
     def type_of(self, number: int, ne: tuple[int, ...], room: int | None) -> TensorType | None:
-        """What a type number means for a tensor of this file: by its room, and by what is known of all with the number.
+        """Return what a type number means for a tensor of this file, by its room and those of all tensors with the number.
 
         :param ne: its shape, in ggml's order
         :param room: bytes until the next tensor begins, or the data end
@@ -130,7 +130,7 @@ class Tensors(Mapping[str, "Tensor"]):
         found = self.number_reading(tensor.number)
         if tensor.type is not None and (found is None or found.certain):
             return None if tensor.ne and tensor.ne[0] % tensor.type.block else tensor.type.nbytes(tensor.ne)
-        from i2s_spec.schema.second_meanings import largest_room
+        from i2s_spec.schema.program_types import largest_room
 
         return largest_room(tensor.number, tensor.ne)
 
@@ -315,7 +315,7 @@ class Tensor:
         :raises FormatError: as `read` does
         :raises TypeError: for a type that packs several elements together
         """
-        from i2s_spec.gguf.tensor_values import plain_values
+        import numpy as np
 
         name = self.type.name if self.type is not None else None
         if name not in types.NUMPY_TYPES and name != "BF16":
@@ -323,9 +323,18 @@ class Tensor:
             raise TypeError(f"{self.kind} tensors have no plain elements; read() gives their bytes{more}")
         span = self.span
         self.require(span)
-        return plain_values(self._index.source, span, name, self.shape, self._index.byte_order)
+        view = self._index.source.view
+        data = self._bytes(span) if view is None else view[span.start : span.stop]
+        word = "u2" if name == "BF16" else types.NUMPY_TYPES[name]
+        array: np.ndarray[Any, Any] = np.frombuffer(data, dtype=faults.order_prefix(self._index.byte_order) + word)
+        if name == "BF16":
+            from i2s_spec.codec.shape import from_bfloat16
 
-    @renamed_keyword("code3", "unused_code")
+            array = from_bfloat16(array)
+        array = array.reshape(self.shape)
+        array.flags.writeable = False
+        return array
+
     def trits(
         self,
         dialect: str | Dialect = "canonical",
@@ -353,7 +362,6 @@ class Tensor:
         """
         return self.ternary(dialect, "zero").scale
 
-    @renamed_keyword("code3", "unused_code")
     def dequantize(
         self,
         dialect: str | Dialect = "canonical",
@@ -369,9 +377,8 @@ class Tensor:
         :raises MissingExtra: for these types, without the extra
         """
         from i2s_spec.codec import quantized
-        from i2s_spec.gguf.tensor_values import dequantized
         from i2s_spec.schema.blocks import GROUP_LAYOUTS
-        from i2s_spec.schema.second_meanings import of_type
+        from i2s_spec.schema.program_types import of_type
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
@@ -379,13 +386,13 @@ class Tensor:
         if name in FLOATS:
             return self.array().astype("float32")
         if name == "I2_S" or name in GROUP_LAYOUTS:
-            return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
+            return quantized.dequantize_ternary(
+                self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads
+            )
         if name in quantized.TYPES:
             return quantized.dequantize(self.read(), name, self._index.byte_order).reshape(self.shape)
         if (second := of_type(self.type)) is not None:
-            from i2s_spec.codec import second_packings
-
-            weights = second_packings.dequantize(self.read(), second, self._index.byte_order)
+            weights = quantized.dequantize_packing(self.read(), second, self._index.byte_order)
             return weights[: self.elements].reshape(self.shape)
         trits, scale = self.ternary(dialect, unused_code).whole(threads)
         return trits * scale
@@ -398,15 +405,16 @@ class Tensor:
         :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
         :raises FormatError: where the file does not hold the tensor (clause 2.7)
         """
-        from i2s_spec.gguf.tensor_values import trits_of
+        from i2s_spec.codec.encoding import TernaryEncoding
         from i2s_spec.schema.dialect import parse
 
-        source, span = self._index.source, self.span
+        index, span = self._index, self.span
         require_usual(self)
         self.require(span)
         dialect = parse(dialect)
         try:
-            return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
+            encoding = TernaryEncoding(self.kind, self.shape, dialect, index.byte_order)
+            return encoding.trits(index.source.read, span.start, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
 
@@ -492,7 +500,7 @@ def require_usual(tensor: Tensor) -> None:
     `Tensor.dequantize` decodes such tensors, and not all of them."""
     if tensor.number not in types.SECOND_NUMBERS or tensor.kind in FLOATS:
         return
-    from i2s_spec.schema.second_meanings import of_type
+    from i2s_spec.schema.program_types import of_type
 
     if (second := of_type(tensor.type)) is not None:
         more = "" if second.packing is None else "; --as float32 (dequantize) decodes its weights"

@@ -268,7 +268,7 @@ class Writer:
         return MAGIC + struct.pack(self._prefix + "IQQ", self.version, tensors, keys)
 
     def _stored(self) -> list[bytes]:
-        """Return the records of all key-values, with that of the alignment where it must be said."""
+        """Return the records of all key-values, with that of the alignment if it must be stated."""
         records = list(self._records.values())
         if self.alignment != limits.DEFAULT_ALIGNMENT and _ALIGNMENT not in self._records:
             value = struct.pack(self._prefix + "II", ValueType.UINT32, self.alignment)

@@ -47,7 +47,7 @@ SKAINET: Final = WriterForm(
     "skainet", "SKaiNET", "SKaiNET-developers/SKaiNET@075bb2e", "sequential-lsb", 4,
     "keys come in the order of their names, general.alignment is an i32, and four bytes follow each payload",
 )  # fmt: skip
-#: Most tensors and keys that are looked at.
+#: Most tensors and keys that are examined.
 _MOST: Final = 1 << 16
 _SCALE: Final = b"_scale"
 _EMBEDDING: Final = b"token_embd.weight"

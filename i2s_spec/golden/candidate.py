@@ -109,7 +109,7 @@ class Record:
         return int(blocks[1]) if blocks[0] == "blk" and len(blocks) > 1 and blocks[1].isdecimal() else None
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """What goes into the operation of a tap, by the names of earlier taps; () where the record does not say."""
+        """Return the names of the earlier taps that enter the operation of a tap; () where the record does not have them."""
         return tuple(
             each for each in self._words(name, "inputs") if self._at.get(each, self._at[name]) < self._at[name]
         )
@@ -119,7 +119,7 @@ class Record:
         return self._words(name, "weights")
 
     def type(self, name: str) -> str:
-        """Return the type of the first of these tensors; empty where the record does not say."""
+        """Return the type of the first of these tensors; empty where the record does not have it."""
         found = self.header["taps"].get(name, {}).get("type")
         return found if isinstance(found, str) else ""
 
@@ -231,7 +231,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return np.array_equal(self.dump[one].value.reshape(-1), self.dump[other].value.reshape(-1), equal_nan=True)
 
     def _last_of(self, found: Mapping[str, str]) -> dict[str, str]:
-        """For names that runtimes give to several values, of which a dump has one: which of them it is.
+        """Return, for names that stand for several values of which a dump has one, the value that it is.
 
         A file for each name is written over each time, so that it is the last, unless values or dimensions are another's.
         """
@@ -276,7 +276,8 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return could_fit(shape, want)
 
     def _unclear(self) -> frozenset[str]:
-        """Unweighted norms where the dump has another number of them in a layer: only their order distinguishes them."""
+        """Return the unweighted norms of which the dump has another number in a layer: only their order distinguishes
+        them."""
         ours: dict[str, list[str]] = {}
         for name in self.record.shapes:
             word, layer, _ = parts(name)
@@ -342,7 +343,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return best._replace(value=floats)
 
     def corner(self, name: str) -> Tap | None:
-        """What a text shows of a value."""
+        """Return the part of a value that a text shows; None for other dumps."""
         return self.dump[self.names[name]] if self.dump.kind == "text" and name in self else None
 
     def __iter__(self) -> Iterator[str]:
@@ -403,7 +404,7 @@ def could_fit(shape: tuple[int, ...], want: tuple[int, ...]) -> bool:
 
 
 def readings(value: NDArray[Any], want: tuple[int, ...]) -> Iterator[Shaped]:
-    """Every way to read a value as one of the wanted shape, the likeliest first."""
+    """Yield every way to read a value as one of the wanted shape, the likeliest first."""
     shape = _plain(value.shape)
     plain = _plain(want)
     value = value.reshape(shape)

@@ -109,7 +109,7 @@ def explain(out: Outputs, off: NDArray[np.bool_], rtol: float) -> tuple[Flips, N
 def explain_codes(
     got: NDArray[Any], want: NDArray[np.int8], x: NDArray[np.float32], scale: NDArray[np.float32], rtol: float
 ) -> tuple[Flips, NDArray[np.int8]]:
-    """Explain codes that differ; and the wanted codes with those flips in them."""
+    """Explain codes that differ; return the wanted codes with those flips in them, too."""
     near = np.zeros(want.shape, dtype=np.bool_)
     if scale.ndim == 1:  # with groups, codes are exact or wrong
         with np.errstate(all="ignore"):

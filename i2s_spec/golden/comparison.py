@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from i2s_spec.errors import SettingError, quote, renamed_keyword
+from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden import free_running, layer_forced, op_replay
 from i2s_spec.golden.candidate import Candidate, Record
 from i2s_spec.golden.dumps import read_dump
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], object]
 
 
-@renamed_keyword("profile", "numerics")
 def compare(
     golden: str | os.PathLike[str],
     candidate: str | os.PathLike[str],
@@ -134,7 +133,7 @@ def _beside_a_right_record(
 
 
 def _require_same_tokens(record: Record, theirs: Candidate) -> list[str]:
-    """Refuse a record of other tokens; say what else two records say differently of themselves."""
+    """Refuse a record of other tokens; return notes on other weights, architectures and dialects."""
     if theirs.dump.kind != "record":
         return []
     header = read_header(theirs.dump.path)
@@ -209,7 +208,7 @@ def _require_same(record: Record, model: Model) -> None:
 
 
 def _leftovers(result: Comparison, record: Record, theirs: Candidate) -> None:
-    """What only one of the two has, or has in another shape."""
+    """Add the values that only one of the two has, or has in another shape."""
     known = {tap.name for tap in result.taps}
     for name in record.shapes:
         if name not in known:

@@ -136,7 +136,7 @@ def read_dump(path: str | os.PathLike[str], prefix: str = "") -> Dump:
 
 
 def _state(path: Path) -> list[tuple[int, ...]]:
-    """Which files a dump consists of, and when each was written to."""
+    """Return the files that a dump consists of, and when each was written to."""
     files = [path]
     if path.is_dir():
         inner = taps_file(path) if (path / HEADER).is_file() else None
@@ -300,7 +300,7 @@ def _native(value: Any) -> Any:
 
 
 def _quiet(value: Any) -> Any:
-    """Every NaN the ordinary one: of signalling ones, later arithmetic would complain."""
+    """Replace every NaN by the quiet one: arithmetic with signalling ones would complain."""
     strange = np.isnan(value)
     return np.where(strange, np.float32(np.nan), value) if strange.any() else value
 

@@ -170,14 +170,15 @@ class WantedValues:
         return self.record.value(name) if self._own is None else self._own.get(name)
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """What goes into an operation, by the names that a record has; () where nobody knows."""
+        """Return the names of the values that enter an operation, as a record has them; () where they are not known."""
         found = self.record.inputs(name)
         if not found and self.model is not None and name in self.model.graph.by_name:  # of a record of version 0.1
             return tuple(recorded_inputs(self.model.graph, self.model.graph[name]))
         return found
 
     def steps(self, name: str) -> Steps | None:
-        """Of a projection, by how much outputs change where a code flips; None where it has none, or they are not known."""
+        """Return by how much outputs of a projection change where a code flips; None where it has no codes, or none
+        known."""
         weights, y = self.record.weights(name), self.value(name)
         scale = self.value(f"{weights[0].removesuffix('.weight')}.act_scale") if weights else None
         if scale is None or y is None or scale.shape[:1] != y.shape[:1] or self.has_own_blocks(name):
@@ -201,7 +202,7 @@ class WantedValues:
 
     @staticmethod
     def _worth(y: NDArray[Any], scale: NDArray[Any], sums: NDArray[Any] | None) -> float:
-        """What a weight of 1 stands for, by the sums of a record."""
+        """Return the output that a weight of 1 stands for, by the sums of a record."""
         if sums is None or sums.shape != y.shape or scale.ndim != 1 or not (sums != 0).any():
             return np.nan
         with np.errstate(all="ignore"):

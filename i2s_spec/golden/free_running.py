@@ -258,14 +258,14 @@ class _Judge:
 
 
 def _assess_integers(tap: TapResult, pair: Pair, reference: WantedValues) -> None:
-    """Codes and their sums depend on each other: only what is nowhere near is wrong. A scale is a float."""
+    """Hold codes and their sums, which depend on each other, to be near at all. A scale is a float."""
     tap.measures, tap.limit = measure(pair.got, pair.want, np.inf), "no limit: depends on the codes"
     far = tap.measures.relative if base(tap.name) != "act_sum" else _relative_of_sums(tap.name, pair, reference.record)
     tap.status = "wrong" if far > FAIL.relative else "ok"
 
 
 def _wrong_places(pair: Pair, places: tuple[Array, ...], room: Any) -> list[str]:
-    """Where the shown numbers are off, by the numbers of their rows and columns in the whole value; one says nothing."""
+    """Return the rows and columns where shown numbers are off, in words; one alone tells nothing."""
     off = beyond(pair.got, pair.want, room)
     if off.ndim < 2 or np.count_nonzero(off) < 2:
         return []
@@ -292,7 +292,7 @@ def _relative_of_sums(name: str, pair: Pair, record: Record) -> float:
 def _explained(
     record: Record, theirs: Candidate, diagnoser: Diagnoser | None, tap: TapResult, pair: Pair
 ) -> list[Diagnosis]:
-    """What explains a value that the record does not give."""
+    """Return what explains a value that the record does not give."""
     tokens = record.tokens
     if diagnoser is None:
         limit = limit_of(pair.want)
@@ -309,7 +309,7 @@ def _explained(
 
 
 def _with_numbers(model: Model, reference: WantedValues, tap: TapResult, pair: Pair) -> list[Diagnosis]:
-    """What explains a value, with the numbers that are solved from what goes into it."""
+    """Return what explains a value, with the numbers that are solved from what goes into it."""
     if tap.name not in model.graph.by_name:
         return list(tap.diagnoses)
     numbers = solved(model, model.graph[tap.name], pair, reference.value)
@@ -317,7 +317,7 @@ def _with_numbers(model: Model, reference: WantedValues, tap: TapResult, pair: P
 
 
 def drift(result: Comparison, record: Record, theirs: Candidate) -> None:
-    """How far apart the layers are, and the logits or the embedding, whatever the mode."""
+    """Measure how far apart the layers are, and the logits or the embedding, whatever the mode."""
     for name in record.shapes:
         if base(name) == "l_out" and name in theirs:
             pair = pair_of(theirs, name, record.value(name))

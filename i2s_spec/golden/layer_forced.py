@@ -13,7 +13,7 @@ import numpy as np
 
 from i2s_spec.errors import counted
 from i2s_spec.golden import op_replay
-from i2s_spec.golden.candidate import Candidate, Record, only_known, shifted
+from i2s_spec.golden.candidate import Candidate, Record, only_known
 from i2s_spec.golden.code_flips import Flips
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.metrics import measure
@@ -46,7 +46,11 @@ def run(
     diagnoser = Diagnoser(model) if diagnose else None
     graph = model.graph
     outside = [node.name for node in graph if node.layer is None]
-    _replayed(result, model, record, theirs, outside, diagnoser)
+    replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
+    for tap, replay, got, rows in op_replay.replayed(replayer, record, theirs, outside):
+        if replay is not None and tap.status == "wrong" and diagnoser is not None:
+            tap.diagnoses = tuple(diagnoser.of_replay(replayer, replay, got, rows))
+        result.taps.append(tap)
     for number in range(graph.layers):
         part = graph.layer(number)
         x = _entering(model, record, theirs, number)
@@ -66,35 +70,12 @@ def run(
 
 
 def _entering(model: Model, record: Record, theirs: Candidate, number: int) -> NDArray[Any] | None:
-    """What enters a layer: the candidate's value of it; for the first layer, where it has none, what the model makes."""
+    """Return the candidate's value that enters a layer; for the first layer, where it has none, what the model makes."""
     name = model.graph.layer(number).given[0]
     if name in theirs or number:
         return theirs.get(name)
     made = Replayer(model, record.tokens, theirs).replay(name)
     return made.value if made is not None else None
-
-
-def _replayed(
-    result: Comparison,
-    model: Model,
-    record: Record,
-    theirs: Candidate,
-    names: Iterable[str],
-    diagnoser: Diagnoser | None,
-) -> None:
-    replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16)
-    for name in names:
-        got = theirs.get(name)
-        if got is None:
-            continue
-        tap = TapResult(name, "skipped", None, record.op(name))
-        replay = replayer.replay(name, got)
-        if replay is not None and replay.value.shape == got.shape:
-            got = shifted(got, replay.value) if name in theirs.shifted else got
-            op_replay.assess(tap, replay, got, theirs.rows.get(name))
-            if tap.status == "wrong" and diagnoser is not None:
-                tap.diagnoses = tuple(diagnoser.of_replay(replayer, replay, got, theirs.rows.get(name)))
-        result.taps.append(tap)
 
 
 def _layer(
@@ -135,14 +116,14 @@ def _layer(
 def _explained(
     diagnoser: Diagnoser, record: Record, number: int, name: str, got: NDArray[Any], want: NDArray[Any], part: Graph,
     theirs: Candidate, right: dict[str, bool],
-) -> list[Diagnosis]:  # fmt: skip
-    """What explains the first wrong value of a layer.
+) -> tuple[Diagnosis, ...]:  # fmt: skip
+    """Return what explains the first wrong value of a layer.
 
     :param right: what is right before it, and whether a quantizer lies before each
     """
 
     def values(model: Model, names: Iterable[str]) -> dict[str, Any]:
-        """What a model gives of some taps: a mistake in front of the first layer is in what enters it, too."""
+        """Return the values of some taps: a mistake in front of the first layer is in what enters it, too."""
         x, known = _entering(model, record, theirs, number), set(model.tap_names(model.graph.layer(number)))
         wanted = tuple(each for each in names if each in known)
         found: dict[str, Any] = {} if x is None or not wanted else model.layer(number, x, wanted)[1]
@@ -159,7 +140,7 @@ def _explained(
         """Whether what is right stays right with a mistake in place."""
         return all(fits(model, each, value, right[each]) for each, value in values(model, right).items())
 
-    def explains(model: Model) -> int:
+    def explained(model: Model) -> int:
         """How many values of the layer are right with a mistake in place."""
         names = [each for each in part.by_name if theirs.get(each) is not None]
         try:
@@ -172,11 +153,7 @@ def _explained(
     found = diagnoser.of_run(
         lambda model: values(model, (name,)).get(name), got, want, 0.0, len(record.tokens), ops, agrees
     )
-    exact = [each.name for each in found if each.fits == "exactly"]
-    if len(exact) < 2:
-        return found
-    counted = {mistake.name: explains(model) for mistake, model in diagnoser.candidates(ops, exact)}
-    return [each for each in found if counted.get(each.name, 0) == max(counted.values()) or each.fits != "exactly"]
+    return diagnoser.tell_apart(found, explained)
 
 
 class _Precision(NamedTuple):

@@ -108,7 +108,7 @@ def _added(total: np.float32, cells: list[Any]) -> np.float32:
 
 
 def read_callback_text(lines: Iterable[str]) -> Iterator[Tap]:
-    """Every node of a text as a corner, in order; the second of a name gets `#1`.
+    """Yield every node of a text as a corner, in order; the second of a name gets `#1`.
 
     Lines that belong to no node are passed over. A node whose numbers do not fit its shape is one without numbers.
 
@@ -136,7 +136,7 @@ def read_callback_text(lines: Iterable[str]) -> Iterator[Tap]:
 
 
 class _Node(NamedTuple):
-    """What the line of a node says."""
+    """The line of a node."""
 
     name: str
     op: str
@@ -145,7 +145,7 @@ class _Node(NamedTuple):
 
 
 def node_of(line: str) -> _Node | None:
-    """What a line says of a node, in linear time; what logs put before it (time, level, function) does not matter.
+    """Parse the line of a node, in linear time; what logs put before it (time, level, function) does not matter.
 
     Names may hold blanks. A log's words end with a colon and a blank.
     """
@@ -265,26 +265,13 @@ class Output(Protocol):
         """Append bytes."""
 
 
-class KlBase(NamedTuple):
-    """What such a file says.
-
-    :param tokens: int32 [chunks, n_ctx]
-    :param first: of each chunk, the position that the first row predicts from: n_ctx // 2
-    :param log_probabilities: float32 [chunks, rows, vocab], as exact as 16 bits tell
-    """
-
-    tokens: NDArray[np.int32]
-    first: int
-    log_probabilities: NDArray[np.float32]
-
-
 def rows_of(n_ctx: int) -> int:
-    """Scored tokens of a chunk: those after its first half, without the last."""
+    """Return the scored tokens of a chunk: those after its first half, without the last."""
     return n_ctx - 1 - n_ctx // 2
 
 
 def packed_row(logits: NDArray[np.float32]) -> bytes:
-    """One row of the file from the logits of one position.
+    """Return one row of the file from the logits of one position.
 
     :param logits: float32 [vocab]
     """
@@ -319,7 +306,7 @@ class BaseWriter:
         file.write(MAGIC + np.array([n_ctx, vocab, chunks], dtype="<i4").tobytes() + ids.tobytes())
 
     def add(self, logits: NDArray[np.float32]) -> None:
-        """The next rows: float32 [rows, vocab].
+        """Append the next rows: float32 [rows, vocab].
 
         :raises ValueError: for rows of another width, or more than the chunks have
         """
@@ -330,28 +317,3 @@ class BaseWriter:
         for row in logits:
             self._file.write(packed_row(row))
         self.left -= len(logits)
-
-
-def read_base(data: bytes) -> KlBase:
-    """Return a base from the bytes of its file.
-
-    :raises SettingError: for bytes that are no such file, or are cut
-    """
-    if data[:8] != MAGIC or len(data) < 20:
-        raise SettingError("this is no --kl-divergence-base file: it does not begin with _logits_")
-    n_ctx, vocab, chunks = (int(size) for size in np.frombuffer(data, "<i4", 3, 8))
-    if n_ctx < 4 or vocab < 1 or chunks < 0:
-        raise SettingError(
-            f"the base declares {counted(chunks, 'chunk')} of {counted(n_ctx, 'token')} over {counted(vocab, 'word')}"
-        )
-    rows, width = rows_of(n_ctx), 2 * ((vocab + 1) // 2) + 4
-    start = 20 + 4 * n_ctx * chunks
-    if len(data) != start + 2 * rows * width * chunks:
-        raise SettingError(
-            f"the base has {counted(len(data), 'byte')}; {start + 2 * rows * width * chunks:,} are wanted"
-        )
-    tokens = np.frombuffer(data, "<i4", n_ctx * chunks, 20).reshape(chunks, n_ctx)
-    table = np.frombuffer(data, "<u2", rows * width * chunks, start).reshape(chunks, rows, width)
-    pair = np.ascontiguousarray(table[..., :4]).view("<f4")
-    values = pair[..., 1:] + pair[..., :1] * table[..., 4 : 4 + vocab].astype(np.float32)
-    return KlBase(tokens.astype(np.int32), n_ctx // 2, values.astype(np.float32))

@@ -90,7 +90,7 @@ def length(x: NDArray[np.float64]) -> float:
 
 
 def beyond(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | float) -> Mask:
-    """Which elements are further off than their limit; NaN always is, and an infinity unless the same is wanted."""
+    """Return which elements are further off than their limit; NaN always is, and an infinity unless the same is wanted."""
     a, b = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(all="ignore"):
         within = np.abs(a - b) <= limit
@@ -99,7 +99,7 @@ def beyond(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | f
 
 
 def distance(got: NDArray[Any], want: NDArray[Any]) -> int:
-    """Most numbers of float32 between an element and the wanted one; 2^32 - 1 at most."""
+    """Return the most numbers of float32 between an element and the wanted one; 2^32 - 1 at most."""
     if not got.size:
         return 0
     steps = []
@@ -111,7 +111,8 @@ def distance(got: NDArray[Any], want: NDArray[Any]) -> int:
 
 
 def relative(got: NDArray[Any], want: NDArray[Any]) -> float:
-    """L2 norm of the difference over that of the wanted value; infinite where one is not finite and the other is."""
+    """Return the L2 norm of the difference over that of the wanted value; infinite where one is not finite and the
+    other is."""
     if np.array_equal(got, want):
         return 0.0
     a, b = got.astype(np.float64).ravel(), want.astype(np.float64).ravel()
@@ -140,7 +141,7 @@ def is_float16(value: NDArray[Any]) -> bool:
 
 
 def logit_measures(got: NDArray[np.float32], want: NDArray[np.float32]) -> tuple[float, float]:
-    """Of logits [T, vocab]: the share of rows with the same largest one, and the mean KL divergence from the wanted ones.
+    """Return, of logits [T, vocab], the share of rows with the same largest one, and the mean KL divergence from the wanted.
 
     Rows that are the same in both, not finite ones too, diverge by nothing.
     """

@@ -6,12 +6,11 @@ inputs do not give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record, only_known, shifted
 from i2s_spec.golden.diagnosis.diagnose import MUCH, NEARLY, Diagnoser, by_running, nearest, weights_of
-from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.metrics import beyond, measure, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
@@ -38,10 +37,37 @@ def run(
     """Replay every tap that the candidate has."""
     replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
     explainer = _Explainer(model, replayer, theirs.shifted) if diagnose else None
+
+    def names() -> Iterator[str]:
+        for done, name in enumerate(record.shapes, 1):
+            if progress is not None:
+                progress(done, len(record.shapes))
+            yield name
+
+    for tap, replay, got, rows in replayed(replayer, record, theirs, names()):
+        if replay is not None and explainer is not None:
+            explainer.explain(tap, replay, got, rows)
+        want = record.value(tap.name)
+        if want is not None and want.shape == got.shape and got.dtype.kind == "f":
+            known = theirs.rows.get(tap.name)
+            tap.drift = relative(only_known(got, known), only_known(want, known))
+        result.taps.append(tap)
+        if tap.status == "wrong" and result.first is None:
+            result.first = tap
+    if explainer is not None and result.first is not None:
+        explainer.tell_apart(result, theirs)
+
+
+def replayed(
+    replayer: Replayer, record: Record, theirs: Candidate, names: Iterable[str]
+) -> Iterator[tuple[TapResult, Replay | None, NDArray[Any], int | None]]:
+    """Yield those of some taps that the candidate has, held against their replays.
+
+    :returns: the tap; its replay, None where it cannot be replayed; its value; how many last rows of it are known, None
+        for all
+    """
     layer: int | None = None
-    for done, name in enumerate(record.shapes):
-        if progress is not None:
-            progress(done + 1, len(record.shapes))
+    for name in names:
         got = theirs.get(name)
         if got is None:
             continue
@@ -52,21 +78,12 @@ def run(
         replay = replayer.replay(name, got)
         if replay is None or replay.value.shape != got.shape:
             tap.notes = ("the candidate lacks what it is made of",)
-        else:
-            rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
-            got = shifted(got, replay.value) if name in theirs.shifted else got
-            assess(tap, replay, got, rows)
-            if explainer is not None:
-                explainer.explain(tap, replay, got, rows)
-        want = record.value(name)
-        if want is not None and want.shape == got.shape and got.dtype.kind == "f":
-            known = theirs.rows.get(name)
-            tap.drift = relative(only_known(got, known), only_known(want, known))
-        result.taps.append(tap)
-        if tap.status == "wrong" and result.first is None:
-            result.first = tap
-    if explainer is not None and result.first is not None:
-        explainer.tell_apart(result, theirs)
+            yield tap, None, got, None
+            continue
+        rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
+        got = shifted(got, replay.value) if name in theirs.shifted else got
+        assess(tap, replay, got, rows)
+        yield tap, replay, got, rows
 
 
 def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) -> None:
@@ -90,7 +107,7 @@ def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) 
 
 
 def explaining(tap: TapResult, found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """What proves that logits of a whole run are wrong although they might be a correct runtime's.
+    """Return what proves that logits of a whole run are wrong although they might be a correct runtime's.
 
     That is a mistake which gives them exactly, or one that makes them plausible and leaves at most a tenth of the distance.
     """
@@ -110,22 +127,11 @@ def first_cause(
     beginning of a layer then tell nothing, those of one operation do.
     """
     replayer = Replayer(diagnoser.model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
-    layer: int | None = None
-    for name in names:
-        if record.layer(name) != layer:
-            layer = record.layer(name)
-            replayer.forget()
-        got = theirs.get(name)
-        replay = None if got is None else replayer.replay(name, got)
-        if got is None or replay is None or replay.value.shape != got.shape:
-            continue
-        tap = TapResult(name, "skipped", layer, record.op(name))
-        rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
-        assess(tap, replay, got, rows)
-        if tap.status == "wrong" and replay.span != "model":
+    for tap, replay, got, rows in replayed(replayer, record, theirs, names):
+        if replay is not None and tap.status == "wrong" and replay.span != "model":
             found = diagnoser.of_replay(replayer, replay, got, rows)
             exact = tuple(each for each in found if each.fits == "exactly")
-            return (name, exact) if exact else None
+            return (tap.name, exact) if exact else None
     return None
 
 
@@ -177,7 +183,7 @@ class _Explainer:
                 tap.status, tap.diagnoses = "wrong", exact
 
     def _doubted(self, tap: TapResult) -> float:
-        """From which relative error on the mistakes are tried: of a result, from a small one on, if passes are short."""
+        """Return the relative error from which on mistakes are tried: of a result, a small one, if passes are short."""
         short = tap.name in WHOLE and len(self.replayer.tokens) * weights_of(self.diagnoser.model) <= MUCH
         return NEAR if short else PLAUSIBLE.relative
 
@@ -204,22 +210,16 @@ class _Explainer:
         return found
 
     def tell_apart(self, result: Comparison, theirs: Candidate) -> None:
-        """Of several mistakes that explain the first wrong tap, keep those that explain most of its layer."""
+        """Keep, of several mistakes that explain the first wrong tap, those that explain most of its layer."""
         first = result.first
-        exact = [] if first is None else [each for each in first.diagnoses if each.fits == "exactly"]
-        if first is None or len(exact) < 2:
-            return
-        taps = [tap for tap in result.taps if tap.layer == first.layer and tap.status != "skipped"]
-        counted = {each.name: self._explains(each.name, taps, theirs) for each in exact}
-        most = max(counted.values())
-        first.diagnoses = tuple(each for each in first.diagnoses if counted.get(each.name, most) == most)
+        if first is not None:
+            taps = [tap for tap in result.taps if tap.layer == first.layer and tap.status != "skipped"]
+            first.diagnoses = self.diagnoser.tell_apart(
+                first.diagnoses, lambda model: self._explained(model, taps, theirs)
+            )
 
-    def _explains(self, name: str, taps: list[TapResult], theirs: Candidate) -> int:
-        """How many of some taps are within their limit with a mistake in place."""
-        mistake = next((each for each in MISTAKES if each.name == name), None)
-        model = self.diagnoser.changed(mistake) if mistake is not None else None
-        if model is None:
-            return 0
+    def _explained(self, model: Model, taps: list[TapResult], theirs: Candidate) -> int:
+        """How many of some taps are within their limit in a changed model."""
         other = Replayer(model, self.replayer.tokens, theirs, theirs.bfloat16)
         fits = 0
         for tap in taps:

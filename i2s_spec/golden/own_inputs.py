@@ -37,7 +37,7 @@ _OF_TWO: Final = ("add", "multiply")
 
 
 class KnownElements(NamedTuple):
-    """KnownElements that a dump shows, or that follow from those, float64, and how far off each may be.
+    """Elements that a dump shows, or that follow from those, float64, and how far off each may be.
 
     :param scaled: whether they are known but for a factor of each row
     """
@@ -50,7 +50,7 @@ class KnownElements(NamedTuple):
 def expected(
     name: str, pairs: Mapping[str, Pair], reference: WantedValues, bfloat16: bool = False, scaled: bool = False
 ) -> KnownElements | None:
-    """What the shown inputs of a tensor give at the places where it is shown; None where that cannot be known.
+    """Compute a tensor from its shown inputs, at the places where it is shown; None where that cannot be known.
 
     :param pairs: the tensors that are shown, by name
     :param bfloat16: whether the dump's values are bfloat16
@@ -69,7 +69,7 @@ def expected(
 
 
 def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By what each row of one value has to be multiplied to be another one, 1 where it is 0."""
+    """Return the factor of each row of one value that makes it another one, 1 where it is 0."""
     squares = (value * value).sum(axis=-1, keepdims=True)
     return np.where(squares > 0, (got * value).sum(axis=-1, keepdims=True) / np.where(squares > 0, squares, 1.0), 1.0)
 
@@ -97,7 +97,7 @@ def _same_places(one: Pair, other: Pair) -> bool:
 def _replayed(
     name: str, like: Pair, pairs: Mapping[str, Pair], reference: WantedValues, bfloat16: bool, scaled: bool, depth: int
 ) -> KnownElements | None:
-    """What the inputs of an element-wise operation give; None for other operations, and where an input is not known."""
+    """Compute an element-wise operation from its inputs; None for other operations, and where an input is not known."""
     op, inputs = reference.record.op(name), reference.inputs(name)
     if op in _OF_TWO and len(inputs) == 2:
         a, b = (_known(each, like, pairs, reference, bfloat16, False, depth) for each in inputs)
@@ -136,7 +136,7 @@ def _replayed(
 
 
 def _factors(name: str, entering: str, like: Pair, reference: WantedValues) -> NDArray[Any] | None:
-    """By what each shown column is multiplied: the quotient of what the reference has, where its input is largest."""
+    """Return the factor of each shown column: the quotient of what the reference has, where its input is largest."""
     before, after = reference.value(entering), reference.value(name)
     if before is None or after is None or before.shape != after.shape or not before.ndim:
         return None

@@ -1,4 +1,4 @@
-"""Make records: a model runs over tokens, and everything that it computes on the way is kept (clause 10.2).
+"""Make records: a model runs over tokens, and everything that it computes on the way is stored (clause 10.2).
 
 It runs layer after layer, so that no more than one layer's values are in memory.
 
@@ -113,7 +113,7 @@ def require_numbers(result: NDArray[np.float32]) -> None:
 
 
 def header_of(model: Model, ids: NDArray[np.int64]) -> dict[str, Any]:
-    """What a record says of how it was made."""
+    """Return the header of a record: what it was made of, and how."""
     from i2s_spec.compare.hash import hash as identity_of
 
     found = identity_of(model.file, model.weights.dialect, threads=model.threads)
@@ -139,7 +139,7 @@ def header_of(model: Model, ids: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def _rotation_of(rotation: Rotation | None) -> dict[str, Any]:
-    """What a record says of weights that are rotated; nothing where none are."""
+    """Return what the header has about weights that are rotated; {} where none are."""
     if rotation is None:
         return {}
     widths = {str(width): sum(sign < 0 for sign in signs) for width, signs in rotation.signs.items()}
@@ -238,7 +238,7 @@ class _Writer:
 
 
 def recorded_inputs(graph: Graph, node: Node) -> Iterator[str]:
-    """What goes into an operation; in place of a value that no record has, what goes into that one."""
+    """Yield the names of the values that enter an operation; in place of one that no record has, those that enter it."""
     for name in node.inputs:
         if base(name) in NOT_RECORDED:
             yield from recorded_inputs(graph, graph[name])
@@ -247,7 +247,7 @@ def recorded_inputs(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def described(header: dict[str, Any]) -> str:
-    """One line for people: what was recorded."""
+    """Return one line for people about what was recorded."""
     taps = header["taps"]
     stored = sum(tap["stored"] for tap in taps.values())
     profile = quote(header["profile"], bare=True)
@@ -263,7 +263,7 @@ AMBIGUOUS: Final = 127 * 2.0**-23
 
 
 def is_ambiguous(products: NDArray[np.float64], rtol: float = 0.0) -> NDArray[np.bool_]:
-    """Which products of activations and their scale lie at a rounding boundary.
+    """Return which products of activations and their scale lie at a rounding boundary.
 
     :param rtol: how far off the activations may be, as a share of them
     """

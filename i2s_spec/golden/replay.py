@@ -163,7 +163,8 @@ class Replayer:
         self, name: str, node: Node, tap: str, inputs: list[Any], found: Mapping[str, Any], rtol: float,
         reach: tuple[str, ...],
     ) -> Replay | None:  # fmt: skip
-        """Codes, scales and sums: exact, but for codes at a rounding boundary; sums are those of the candidate's codes."""
+        """Replay codes, scales or sums: exact, but for codes at a rounding boundary; sums are those of the
+        candidate's codes."""
         if name not in found:
             return None
         prefix = name.removesuffix(f".{tap}")

@@ -201,7 +201,7 @@ def taps_heat(result: Comparison) -> str:
 
 
 def _sized(svg: str, width: float) -> str:
-    """At its natural size: cells are as large for two layers as for thirty."""
+    """Give a picture its natural size: cells are as large for two layers as for thirty."""
     return svg.replace("<svg ", f'<svg width="{number(width)}" ', 1)
 
 
@@ -210,7 +210,7 @@ def _kind(tap: TapResult) -> str:
 
 
 def _cut(kind: str) -> str:
-    """Return a kind as it fits beside the cells."""
+    """Return a kind, cut so that it fits beside the cells."""
     shown = visible(kind, bare=True)
     return shown if len(shown) <= _NAME else shown[: _NAME - 1] + "…"
 

@@ -51,7 +51,7 @@ def title(result: Comparison) -> str:
 
 
 def about(result: Comparison) -> Iterator[tuple[str, str]]:
-    """What was compared with what, and how."""
+    """Yield labels and values: what was compared with what, and how."""
     header = result.header
     tokens = len(header.get("token_ids", ()))
     kind = visible(str(header.get("architecture")), bare=True)
@@ -74,7 +74,7 @@ def about(result: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def unmatched(result: Comparison) -> Iterator[tuple[str, str]]:
-    """Names that only one of the two has: they come last, where there may be hundreds."""
+    """Yield the names that only one of the two has: they come last, where there may be hundreds."""
     for status in ("missing", "extra"):
         names = [tap.name for tap in result.taps if tap.status == status]
         names.sort(key=_seldom_dumped)  # what most runtimes have comes first
@@ -90,7 +90,7 @@ _STATUSES: Final = (
 
 
 def first_wrong(result: Comparison) -> Iterator[str]:
-    """Where the first wrong tap is wrong."""
+    """Yield where the first wrong tap is wrong."""
     tap = result.first
     if tap is None or tap.measures is None:
         return
@@ -123,7 +123,7 @@ def diagnosis_words(each: Diagnosis) -> str:
 
 
 def others(result: Comparison) -> Iterator[str]:
-    """What else is wrong on its own inputs."""
+    """Yield what else is wrong on its own inputs."""
     if sum(len(group.taps) for group in result.groups) > 1:
         yield from (group_words(group) for group in result.groups)
 

@@ -199,7 +199,7 @@ class Comparison:
 
 
 def grouped(result: Comparison) -> list[Group]:
-    """Wrong taps of one word that one diagnosis explains, in the order of their first."""
+    """Return the groups of wrong taps of one word that one diagnosis explains, in the order of their first."""
     found: dict[tuple[str, str], list[TapResult]] = {}
     for tap in result.taps:
         if tap.status == "wrong":
@@ -234,7 +234,7 @@ def group_words(group: Group) -> str:
 
 
 def _ranges(layers: tuple[int, ...]) -> str:
-    """Numbers with runs of them shortened: 0-2, 5."""
+    """Return numbers in words, with runs of them shortened: 0-2, 5."""
     parts: list[str] = []
     start = last = layers[0]
     for number in (*layers[1:], None):
@@ -248,7 +248,7 @@ def _ranges(layers: tuple[int, ...]) -> str:
 
 
 def sentence(result: Comparison) -> tuple[bool, str]:
-    """Whether nothing is wrong, and one sentence that says so."""
+    """Return whether nothing is wrong, and a sentence about it."""
     compared = result.counted("ok", "flips", "wrong", "behind")
     if not compared and (shapes := result.counted("shape")):
         what = "the one tensor" if shapes == 1 else f"each of the {counted(shapes, 'tensor')}"
@@ -287,7 +287,7 @@ def sentence(result: Comparison) -> tuple[bool, str]:
 
 
 def _apart(whole: Whole) -> str:
-    """How far a result is from the record's, in every measure."""
+    """Return how far a result is from the record's, in every measure, in words."""
     words = f"{whole.name} has a relative error of {whole.relative:.2g}"
     if whole.same_top is None or whole.divergence is None:
         return words
@@ -296,7 +296,7 @@ def _apart(whole: Whole) -> str:
 
 
 def _nearest(tap: TapResult) -> str:
-    """Which mistakes were tried on a result, if any were."""
+    """Return the mistakes that were tried on a result, in words, if any were."""
     return next((f"; {note}" for note in tap.notes if " comes nearest: " in note), "")
 
 
@@ -339,7 +339,7 @@ def _strange(tap: TapResult) -> str:
 
 
 def _cause(tap: TapResult) -> str:
-    """What explains a tap: all mistakes that do it exactly, or what comes nearest."""
+    """Return what explains a tap, in words: all mistakes that do it exactly, or what comes nearest."""
     exact = [each for each in tap.diagnoses if each.fits == "exactly"]
     if exact:
         return "; or ".join(f"{each.says} [{each.name}]" for each in exact)

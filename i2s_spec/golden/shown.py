@@ -93,7 +93,7 @@ def largest_of(value: Array) -> float:
 
 
 def pair_of(theirs: Candidate, name: str, want: Array | None) -> Pair | None:
-    """What a dump shows of a tensor beside what is wanted; None where either is unknown, or shapes differ."""
+    """Return a tensor as a dump shows it beside what is wanted; None where either is unknown, or shapes differ."""
     if want is None or name not in theirs:
         return None
     shown = theirs.corner(name)
@@ -123,7 +123,8 @@ def _total(shown: Tap) -> float | None:
 
 
 def _places(shown: Tap, want: tuple[int, ...]) -> tuple[Array, ...]:
-    """Which indices of a whole value a corner has: those of the last rows where fewer are there, no padded columns."""
+    """Return the indices of a whole value that a corner has: those of the last rows where fewer are there, no padded
+    columns."""
     shape = (1,) * (len(want) - len(shown.shape)) + shown.shape
     indices = []
     for axis, (size, theirs) in enumerate(zip(want, shape, strict=True)):

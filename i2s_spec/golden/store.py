@@ -116,7 +116,7 @@ class NewRecord:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """What the disk refuses, it refuses the record: that is the name that the caller knows."""
+        """Name the record in errors of the disk: the caller knows no other name."""
         try:
             yield
         except FileExistsError:
@@ -125,7 +125,7 @@ class NewRecord:
             raise OSError(error.errno, error.strerror or str(error), str(self.folder)) from error
 
     def add(self, name: str, value: NDArray[Any], *, stored: bool = True, **about: Any) -> None:
-        """One tap: its statistics go into the header, its bytes onto the disk if it is to be stored."""
+        """Add one tap: its statistics go into the header, its bytes onto the disk if it is to be stored."""
         if name in self.taps:
             raise ValueError(f"the tap {name} is there already")
         self.taps[name] = {**statistics(value), "stored": stored, **about}
@@ -279,30 +279,31 @@ class Tap:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole value."""
+        """The shape of the whole value."""
         return self.value.shape if self.corner_of is None else self.corner_of
 
 
 def corner(value: NDArray[Any]) -> NDArray[Any]:
-    """What a text shows of a value: of each dimension the first and last few."""
+    """Return the part of a value that a text shows: of each dimension the first and last few."""
     return value[np.ix_(*(corner_indices(size) for size in value.shape))]
 
 
 def corner_indices(size: int) -> NDArray[np.int64]:
-    """Which of so many are shown."""
+    """Return the indices that are shown of so many."""
     if size <= 2 * CORNER:
         return np.arange(size)
     return np.concatenate([np.arange(CORNER), np.arange(size - CORNER, size)])
 
 
 def digest(value: NDArray[Any]) -> str:
-    """SHA-256 of the bytes of an array: row by row, little-endian; shape and type are not in it."""
+    """Return the SHA-256 of the bytes of an array: row by row, little-endian; shape and type are not in it."""
     plain = np.ascontiguousarray(value)
     return hashlib.sha256(plain.astype(plain.dtype.newbyteorder("<"), copy=False).data.cast("B")).hexdigest()
 
 
 def statistics(value: NDArray[Any]) -> dict[str, Any]:
-    """Type, shape, digest, and of numbers the least, largest, mean and root mean square; of floats the first and last too.
+    """Return type, shape, digest, and of numbers the least, largest, mean and root mean square; of floats the first
+    and last.
 
     Mean and root mean square are those of the finite elements, summed in float64; `not_finite` counts the others.
     """

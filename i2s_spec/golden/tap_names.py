@@ -80,7 +80,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def other_names(name: str) -> Iterator[str]:
-    """What else a value may be called, likelier names first."""
+    """Yield the other names that a value may have, the likelier first."""
     word, layer, number = parts(name)
     for alias in ALIASES.get(word + number, ()):
         head, mark, times = alias.partition("#")
@@ -107,7 +107,8 @@ def parts(name: str) -> tuple[str, str, str]:
 
 
 def matched(names: list[str], present: Iterable[str], fits: Callable[[str, str], bool]) -> dict[str, str]:
-    """For each name of ours that a dump has, the dump's name; names that stand for themselves are taken by nobody else.
+    """Return, for each name of ours that a dump has, the dump's name; names that stand for themselves are not used
+    for others.
 
     :param fits: takes a name of ours and one of the dump: whether the one can be the other by its shape
     """
@@ -295,7 +296,7 @@ def named_by_runtimes(
 
 
 def by_name(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names that are the same but for their number, in order."""
+    """Return the names that are the same but for their number, in order."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.partition("#")[0], []).append(name)
@@ -305,7 +306,7 @@ def by_name(names: Iterable[str]) -> dict[str, list[str]]:
 def repeated(
     record: Iterable[str], dump: Iterable[str], is_view: Callable[[str], bool], same: Callable[[str, str], bool]
 ) -> dict[str, dict[str, str]]:
-    """For each name that a dump has several times, and not as often as the record: which of its values are which.
+    """Return, for each name that a dump has several times, and not as often as the record, which of its values are which.
 
     :param is_view: whether a value of the record is another view of the one before it
     :param same: whether two values of the dump are the same, whatever their shapes
@@ -322,7 +323,8 @@ def repeated(
 def in_order(
     ours: Sequence[str], given: Sequence[str], is_view: Callable[[str], bool], same: Callable[[str, str], bool]
 ) -> dict[str, str]:
-    """For each value of a record, that of a dump, views left out on both sides; nothing where their numbers differ then."""
+    """Return, for each value of a record, that of a dump, views left out on both sides; {} where their numbers differ
+    then."""
     plain = [name for name in ours if not is_view(name)]
     if len(given) > len(plain):
         given = [name for i, name in enumerate(given) if not i or not same(given[i - 1], name)]
@@ -359,7 +361,7 @@ class Wanted(NamedTuple):
 def matched_by_operation(
     wanted: Sequence[Wanted], nodes: Iterable[DumpedNode], fits: Callable[[str, str], bool]
 ) -> dict[str, str]:
-    """For each value that a dump has, the dump's name of it.
+    """Return, for each value that a dump has, the dump's name of it.
 
     :param fits: takes a name of ours and one of the dump: whether the one can be the other by its shape
     """

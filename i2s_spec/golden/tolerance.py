@@ -44,7 +44,7 @@ class Limit(NamedTuple):
 
 
 def ulps(value: NDArray[Any], count: float) -> NDArray[np.float64]:
-    """So many units in the last place of each element, as a distance."""
+    """Return so many units in the last place of each element, as a distance."""
     with np.errstate(all="ignore"):
         return count * np.spacing(np.abs(value.astype(np.float32))).astype(np.float64)
 
@@ -62,7 +62,7 @@ def _of_largest(rtol: float) -> Callable[[Node, list[Any], NDArray[Any]], float]
 
 
 def _rotated(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
-    """Angles of float32 are off by more the later the position."""
+    """Return the limit of a rotation: angles of float32 are off by more the later the position."""
     x = inputs[0].reshape(len(inputs[0]), -1)
     largest = np.abs(x).max(axis=1).astype(np.float64)
     limit = 2.0**-21 * (2 + np.arange(len(x))) * largest
@@ -70,7 +70,7 @@ def _rotated(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.f
 
 
 def _scores(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
-    """Of each product of a query and a key, a share of the sum of magnitudes."""
+    """Return, for each product of a query and a key, a share of the sum of magnitudes."""
     q, keys = inputs
     heads = np.abs(q.reshape(len(q), node.settings["heads"], -1)).astype(np.float64)
     rtol = heads.shape[1] // keys.shape[1]
@@ -88,7 +88,8 @@ def _mixed(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.flo
 
 
 def _transformed(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
-    """Every element of a block is a sum of all of them over the root of their number, added in pairs."""
+    """Return the limit of a transform: every element of a block is a sum of all over the root of their number, added
+    in pairs."""
     block = node.settings["rotation"].block
     sums = np.abs(inputs[0].astype(np.float64)).reshape(-1, block).sum(axis=-1, keepdims=True)
     limit: NDArray[np.float64] = (block.bit_length() + 1) * 2.0**-24 / np.sqrt(block) * sums
@@ -156,7 +157,7 @@ class RelativeTolerance(NamedTuple):
     bf16: float
 
     def rtol(self, bfloat16: bool) -> float:
-        """Return the one that holds."""
+        """Return the share that holds for a type."""
         return self.bf16 if bfloat16 else self.f32
 
 
@@ -179,7 +180,7 @@ FORCED_FLIPS_BFLOAT16: Final = (0.25, 11)
 
 
 def most_flips(codes: int, share: float) -> int:
-    """How many of so many codes may differ: the share, and three standard deviations, by which few codes scatter.
+    """Return how many of so many codes may differ: the share, and three standard deviations, by which few codes scatter.
 
     >>> most_flips(512, 0.15), most_flips(1_000_000, 0.15)
     (101, 151071)
@@ -195,7 +196,7 @@ FORCED_ROTATED: Final = RelativeTolerance("3e-2 of the norm (5e-2 for bfloat16)"
 
 
 def forced_start(word: str, bfloat16: bool) -> tuple[float, str]:
-    """Of a value of a layer that lies before every quantizer of it: share of the largest, and words."""
+    """Return the limit of a value that lies before every quantizer of its layer: the share of the largest, and words."""
     rtol = 1e-3 if not bfloat16 else 8e-3 if word == "act_scale" else 1e-2
     return rtol, f"{rtol:g} of the largest"
 
@@ -224,7 +225,8 @@ BFLOAT16_STEP: Final = 1 << 16
 
 
 def rope_limit(angle_error: float) -> Limit:
-    """Of a rotation on a platform that allows cosine and sine an absolute error: that, of both elements of a pair."""
+    """Return the limit of a rotation on a platform that allows cosine and sine an absolute error, of both elements of
+    a pair."""
     own = LIMITS["rope"]
 
     def limit(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
@@ -237,7 +239,7 @@ def rope_limit(angle_error: float) -> Limit:
 
 
 def dense_limit(kind: str) -> Limit:
-    """Of products with a matrix of floats, or with a quantized table, whose input a runtime may quantize too."""
+    """Return the limit of products with a matrix of floats, or a quantized table, whose input a runtime may quantize too."""
     rtol = 1e-3 if kind in ("F32", "F16", "BF16") else 2e-2
     return Limit(f"{rtol:g} of the largest", _of_largest(rtol))
 
@@ -280,7 +282,7 @@ ALLOWANCES: Final[Mapping[str, Allowance]] = {"head": HALF_SUMS, "linear": HALF_
 
 
 def grouped_limit(columns: int, group: int, offset: bool, weight_scale: float) -> Limit:
-    """Of a projection whose groups of columns have scales of their own: partial sums are floats, in whatever order.
+    """Return the limit of a projection whose groups of columns have their own scales: partial sums are floats, in any order.
 
     Each addition may be off by half a unit of what has been added up, which is at most the sum of magnitudes. Eight lanes
     that are added at the end make four more additions.
@@ -367,7 +369,7 @@ class Replay:
 
 
 def limit_of(model: Model, bfloat16: bool, node: Node, inputs: list[Any], value: NDArray[Any]) -> tuple[str, Any]:
-    """How far off an operation may be, in words and as a limit of each element.
+    """Return how far off an operation may be, in words and as a limit of each element.
 
     :param bfloat16: whether the candidate's values are bfloat16
     """
@@ -407,7 +409,7 @@ def _of_groups(model: Model, node: Node) -> Limit | None:
 
 
 def loosen(model: Model, bfloat16: bool, replay: Replay) -> None:
-    """Limits of a reach in which other projections lie."""
+    """Widen the limits of a reach in which other projections lie."""
     graph = model.graph
     behind = {graph[each].layer for each in replay.reach[:-1] if each in graph.by_name and graph[each].op == "linear"}
     if not behind:
@@ -434,7 +436,7 @@ def relative_error(limit: Any, value: Any) -> float:
 
 
 def propagated_error(rtol: float, value: NDArray[Any]) -> NDArray[np.float64]:
-    """What a share of an input does to a value after it: so much of each element and of the root mean square of all."""
+    """Return the error that a share of an input makes in a value after it: so much of each element and of their RMS."""
     wide = np.abs(value.astype(np.float64))
     finite = wide[np.isfinite(wide)]
     rms = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0

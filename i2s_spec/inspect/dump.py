@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, takewhile
 from math import prod
 from sys import maxsize
 from typing import Any, Final, NamedTuple
@@ -179,7 +179,7 @@ def _tree(labels: NodeLabels, depth: int, parent: FieldNode | None, node: FieldN
 
 
 def _remark(node: FieldNode, reported: set[str]) -> Iterator[Piece]:
-    """What a field means, the first time that it is met."""
+    """Yield the meaning of a field, the first time that it occurs."""
     if node.field is not None and node.field.meaning not in reported:
         reported.add(node.field.meaning)
         yield Piece(f"  {node.field.meaning} [{node.field.clause}]", "dim italic")
@@ -225,7 +225,7 @@ _VALUE: Final = re.compile(r"key_values\[(\d+)\]\.value(\.items\[\d+\])*")
 
 
 class NodeLabels:
-    """How the nodes of one file are said."""
+    """The labels of the nodes of one file."""
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -235,7 +235,7 @@ class NodeLabels:
         self._inner_type = -1  # of the array inside an array that was met last
 
     def note(self, node: FieldNode) -> None:
-        """Take note of a node that is to be said: what comes after it may depend on it."""
+        """Take note of a node: the labels of later ones may depend on it."""
         if node.path.endswith(".type") and ".items[" in node.path:
             self._inner_type = node.value
 
@@ -275,7 +275,7 @@ class NodeLabels:
         return self._number(node) + self._meaning(node), "yellow"
 
     def below(self, node: FieldNode) -> str | None:
-        """What is said in a line of its own below a node: the fault that lies in it, or what the columns are."""
+        """Return the text of a separate line below a node: the fault in it, or the meaning of its columns."""
         if isinstance(node.value, Opened):
             match = _PAYLOAD.fullmatch(node.path)
             return self.columns(int(match[1])).heading() if match and node.value.note else None
@@ -328,7 +328,7 @@ class NodeLabels:
         return str(value)
 
     def _meaning(self, node: FieldNode) -> str:
-        """What a number stands for, where another table says that."""
+        """Return the meaning of a number that another table defines; else nothing."""
         path, value = node.path, node.value
         if path.startswith("key_values[") and path.endswith(".type"):
             return f" ({ValueType(value).label})" if 0 <= value < len(ValueType) else ""
@@ -362,7 +362,7 @@ TENSOR_LIMIT: Final = 32
 #: Records of one table that the whole structure shows.
 RECORDS: Final = 1000
 
-#: Names that are compared with a WHAT that nobody knows.
+#: Names that are compared with an unknown WHAT.
 _COMPARED: Final = 20_000
 
 _NUMBER: Final = r"(0[xX][0-9a-fA-F]{1,20}|[0-9]{1,20})"
@@ -388,11 +388,11 @@ class Target(NamedTuple):
 
 
 class Unknown(ValueError):
-    """WHAT is nothing that the file has; the message says what is near."""
+    """The file has no WHAT; the message lists similar names."""
 
 
 def target(file: File, what: str | None, limit: int | None = None, everything: bool = False) -> Target:
-    """What is to be shown of a file.
+    """Find the part of a file that is to be shown.
 
     :param what: a range, an address, a path, the name of a key or of a tensor, or None for everything
     :param limit: elements of an array and lines of bytes that are shown, instead of the defaults
@@ -446,7 +446,7 @@ def _named(file: File, what: str, limit: int | None, data_limit: int | None) -> 
     parts = [key_value(file, i, Scope(limit), read) for i in keys]
     for i in tensors:
         parts.append(tensor_info(file, i, read))
-        if file.data_start is not None:  # else nobody knows where the data are
+        if file.data_start is not None:  # else the position of the data is unknown
             parts.append(tensor_nodes(file, file.tensors.by_index(i), read, Scope(data_limit, deep=True)))
     return chain(*parts)
 
@@ -463,7 +463,7 @@ def _at_path(
         i, index = int(number), file.index
         count = index.keys if section == "key_values" else index.tensors
         if section == "data" and file.data_start is None:
-            raise _unknown(file, what)  # nobody knows where the data are
+            raise _unknown(file, what)  # the position of the data is unknown
         if i >= count:
             few = f"{section}[0] to {section}[{count - 1}]" if count else "none of them"
             raise Unknown(f"there is no {section}[{i}]: the file has {few}")
@@ -477,22 +477,15 @@ def _at_path(
 
 
 def _below(file: File, nodes: Iterator[FieldNode], what: str) -> Iterator[FieldNode]:
-    """Of some nodes those at or below a path, which are consecutive, and those that lead to them."""
+    """Return the nodes at or below a path, which are consecutive, and those that lead to them."""
     leading: list[FieldNode] = []
     for node in nodes:
         leading = [known for known in leading if _within(node.path, known.path)]
         if _within(node.path, what):
-            return chain(leading, [node], _while_within(nodes, what))
+            return chain(leading, [node], takewhile(lambda each: _within(each.path, what), nodes))
         if not is_leaf(node):
             leading.append(node)
     raise _unknown(file, what)
-
-
-def _while_within(nodes: Iterator[FieldNode], what: str) -> Iterator[FieldNode]:
-    for node in nodes:
-        if not _within(node.path, what):
-            return
-        yield node
 
 
 def _within(path: str, root: str) -> bool:
@@ -533,7 +526,7 @@ def _data_scope(file: File, i: int, rest: str, limit: int | None) -> Scope:
 
 
 def _unknown(file: File, what: str) -> Unknown:
-    """What to say where nothing has that name: the nearest names."""
+    """Return the error for an unknown name, with the nearest names."""
     index = file.index
     names = [index.key(i).name for i in range(index.keys)] + [index.tensor(i).name for i in range(index.tensors)]
     texts = [*_SECTIONS, *(name.decode("utf-8", "surrogateescape") for name in names)]

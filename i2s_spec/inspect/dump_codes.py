@@ -136,7 +136,7 @@ class BlockCode(NamedTuple):
 
 
 def legend(layout: BlockLayout) -> str:
-    """What the columns say, in a few words."""
+    """Return the legend of the columns."""
     return f"{'code' if layout.coding == 'bits' else 'digit'}, weight without scale, @element"
 
 
@@ -316,7 +316,7 @@ def _codes_start(layout: BlockLayout) -> int:
 def _around_scale(
     layout: BlockLayout, order: ByteOrder, read: Read, start: int, size: int, path: str
 ) -> Iterator[FieldNode]:
-    """What is in front of a row: its scale, and bytes beside it where there are any."""
+    """Yield the fields in front of a row: its scale, and the bytes beside it if there are any."""
     at, end = start + layout.scale.offset, start + layout.scale.offset + layout.scale.nbytes
     if start < at:
         yield FieldNode(f"{path}.before_scale", start, at, None, None)

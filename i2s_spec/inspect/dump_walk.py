@@ -2,7 +2,7 @@
 
 The scanner has noted where each record is; a record is parsed by the schema when the walk comes to it, and the data of
 a tensor are only stepped over unless they are asked for. Every byte of the file lies in exactly one leaf. Where the
-scan was stopped by a fault, the fault itself is a leaf, and one more stands for what nobody has examined.
+scan was stopped by a fault, the fault itself is a leaf, and one more stands for the bytes that were not examined.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ def file_nodes(file: File, scope: Scope = EVERYTHING) -> Iterator[FieldNode]:
         return
     stop = min(data_start, file.size)
     if stop > infos_end and scope.covers(infos_end, stop):
-        zeros = TrustedText("not all zero" if any(read(infos_end, stop - infos_end)) else "zeros")
-        yield FieldNode("padding", infos_end, stop, zeros, section("padding"))
+        yield FieldNode("padding", infos_end, stop, _zeros(read(infos_end, stop - infos_end)), section("padding"))
     yield from affordable_nodes(file, read, scope)
 
 
@@ -154,7 +153,7 @@ def _indexed_end(file: File) -> int:
 
 
 def _unindexed(file: File, read: Read, scope: Scope, cursor: int) -> Iterator[FieldNode]:
-    """What follows the last record that could be indexed: the broken one up to its fault, the fault, and the rest."""
+    """Yield the fields after the last record that could be indexed: the broken one up to its fault, the fault, the rest."""
     fault = file.fault
     assert fault is not None
     start, stop, path = fault.span
@@ -205,8 +204,8 @@ def _broken_key_value(
 # --- data walk -------------------------------------------------------------------------------------------------------
 # The data section: the tensors in the order of their bytes, padding, gaps, and what lies after.
 #
-# Nothing that the tensor table says is believed: tensors may overlap, begin anywhere, end after the file, or be of a
-# type whose size nobody knows. Each byte is given once, to the tensor that starts first.
+# Nothing in the tensor table is trusted: tensors may overlap, begin anywhere, end after the file, or be of a
+# type of unknown size. Each byte is given once, to the tensor that starts first.
 
 #: `struct` letters of the types whose elements are numbers; BF16 is read as the upper half of a float32.
 ELEMENT_FORMATS: Final = {
@@ -221,11 +220,10 @@ def data_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
     cursor = min(max(file.data_start, file.infos_end or 0), size)
     if not scope.covers(cursor, size):
         return
-    field = next(field for field in container.container("little").fields if field.name == "data")
     count = file.index.tensors
     in_order = sorted(range(count), key=lambda i: file.index.tensor(i).offset)
     if count or cursor < size:
-        yield FieldNode("data", cursor, size, Opened(TrustedText(""), count), field)
+        yield FieldNode("data", cursor, size, Opened(TrustedText(""), count), section("data"))
 
     previous: str | None = None
     gaps = shown = 0
@@ -372,12 +370,12 @@ def _between(start: int, stop: int, alignment: int, previous: str | None, name: 
 
 
 def _zeros(data: bytes) -> TrustedText:
-    """What there is to say of bytes that mean nothing."""
+    """Describe bytes that mean nothing."""
     return TrustedText("not all zero" if any(data) else "zeros")
 
 
 def _note(file: File, tensor: Tensor, floor: int) -> str:
-    """What a tensor is, and what is odd about where it lies."""
+    """Describe a tensor, and anything unusual about its position."""
     start, stop = extent(file, tensor)
     kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}, of unknown size"
     shape = " x ".join(map(str, tensor.shape)) or "scalar"
@@ -447,10 +445,10 @@ def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode
 
 
 def _has_value(node: FieldNode) -> bool:
-    """Whether all bytes of a leaf are read for what it says."""
+    """Whether the value of a leaf needs all its bytes."""
     return node.value is not None and is_leaf(node) and not isinstance(node.value, Elided)
 
 
 def _nothing(start: int, length: int) -> bytes:
-    """What stands for bytes that are not here; nobody is shown them, and no field of the data section is longer."""
+    """Return zeros for bytes that are not here; they are not displayed, and no field of the data section is longer."""
     return bytes(min(length, TAIL_BYTES))

@@ -266,7 +266,7 @@ def _identify(
 
 
 def _asked(file: File, seen: Observed, payloads: str, threads: int) -> LayoutEvidence | None:
-    """What the weights tell; of a sample, those of a few layers."""
+    """Examine which layout the weights show; of a sample, those of a few layers."""
     from i2s_spec.layout_inference.counts import likely_code_map
     from i2s_spec.layout_inference.evidence import layout_evidence
 

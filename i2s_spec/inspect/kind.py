@@ -88,7 +88,7 @@ class RecognisedKind(NamedTuple):
         return f"not a model: {self.title}; {self.use}"
 
     def unjudged(self, compared: bool = False) -> str:
-        """What no rule examines, as the end of "not judged: "; empty for models.
+        """Return the parts that no rule examines, as the end of "not judged: "; empty for models.
 
         :param compared: whether the file is compared with a reference
         """
@@ -132,7 +132,7 @@ def kind_of(file: File) -> RecognisedKind | None:
 
 
 def _values(file: File) -> dict[str, Any]:
-    """Return the values that are looked at, of short texts; the first of each key."""
+    """Return the values that are examined, of short texts; the first of each key."""
     found: dict[str, Any] = {}
     for i in file.index.keys_named(frozenset(_READ)):
         entry = file.index.key(i)

@@ -188,14 +188,14 @@ def weigh(question: Question, comparison: ReferenceMatches) -> Question:
 
 
 def _weaker(against: tuple[Evidence, ...], each: PossibleAnswer) -> tuple[Evidence, ...]:
-    """What was compared with a hypothesis by who wrote the file does not count against what its weights show."""
+    """Drop evidence about the writer of the file, which does not count against what the weights show."""
     if any(evidence.weight is PROOF for evidence in each.favour):
         return tuple(evidence._replace(weight=WEAK) for evidence in against)
     return against
 
 
 def undecided(comparison: ReferenceMatches) -> str:
-    """What would decide, where a comparison did not, and why it did not."""
+    """Explain why a comparison decided nothing, and what would decide."""
     if not comparison.matches:
         return "another reference: the shape of this tensor has no place in any layout"
     best = comparison.matches[0]

@@ -166,7 +166,7 @@ class _Layers(NamedTuple):
 
 
 def _layers(file: File, names: set[bytes]) -> _Layers:
-    """What the layers of a model keep.
+    """Return the values that the layers of a model cache.
 
     :raises UnknownCacheError: where that does not follow from the metadata
     :raises FormatError: for metadata that do not fit
@@ -188,7 +188,7 @@ def _layers(file: File, names: set[bytes]) -> _Layers:
 
 
 def _by_loader(file: File, loader: Any) -> _Layers:
-    """What layers keep by the table of llama.cpp's loader.
+    """Return the values that layers cache by the table of llama.cpp's loader.
 
     :raises UnknownCacheError: where a value is missing, or the graph keeps something else
     """

@@ -10,14 +10,14 @@ from i2s_spec.inspect.questions import PROOF, STRONG, WEAK, Evidence, Observed, 
 from i2s_spec.schema.releases import CONVERTERS, RELEASES, WRITERS, YOUNG_KEYS, Converter, LastWriter, Release
 from i2s_spec.schema.types import BY_NAME
 
-#: Fewest keys that an order of keys can be told from.
+#: Fewest keys whose order distinguishes converters.
 ENOUGH_KEYS = 8
 
 
 def release(seen: Observed, sha256: str | None = None) -> Question:
     """Is this a known published file?
 
-    :param sha256: of the whole file, if somebody computed it
+    :param sha256: of the whole file, if it was computed
     """
     hypotheses = []
     for known in RELEASES:
@@ -75,7 +75,7 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
 
 
 def converter(seen: Observed) -> Question:
-    """Which program wrote keys and tensor table?"""
+    """Answer which program wrote the keys and the tensor table."""
     case = QuestionCase([*((each.name, each.title) for each in CONVERTERS), ("i2s-spec", "i2s new, of this package"),
                          ("other", "another program")])  # fmt: skip
     fitting = False
@@ -89,9 +89,7 @@ def converter(seen: Observed) -> Question:
     name = seen.value("general.name")
     if isinstance(name, str) and name.startswith("synthetic-"):
         case.favour("i2s-spec", f"general.name is {quote(name)}", STRONG)
-        for other in case.names:
-            if other != "i2s-spec":
-                case.against(other, f"general.name is {quote(name)}, as i2s new writes it", STRONG)
+        case.against_others("i2s-spec", f"general.name is {quote(name)}, as i2s new writes it", STRONG)
     else:
         case.against("i2s-spec", "general.name does not begin with synthetic-", STRONG)
     if not fitting and len(seen.keys) >= ENOUGH_KEYS and not young:
@@ -107,7 +105,7 @@ def converter(seen: Observed) -> Question:
 
 
 def writer(seen: Observed) -> Question | None:
-    """Which program wrote the file last? None if it has no marks of any."""
+    """Answer which program wrote the file last; None if it has no marks of any."""
     name = seen.value("general.name")
     found = [] if isinstance(name, str) and name.startswith("synthetic-") else list(_marked(seen))
     if not found:
@@ -137,7 +135,7 @@ def _marked(seen: Observed) -> Iterator[tuple[LastWriter, str]]:
 
 
 def _weigh_order(seen: Observed, known: Converter, case: QuestionCase) -> bool:
-    """Hold the order of the keys against a converter's; whether it fits."""
+    """Compare the order of the keys with a converter's; return whether it fits."""
     if seen.architecture not in known.architectures:
         if seen.architecture:
             names = " or ".join(known.architectures)

@@ -1,7 +1,7 @@
 """Questions about how the tensors of a file are packed: code map, tail, layout, and the program that packed them.
 
-The histogram of codes is the same under every layout (clause 5.5). What tells one from another: the order in weights
-that somebody trained (clause 7.7), who packed them, weights that are known, and remainders that a quantizer left.
+The histogram of codes is the same under every layout (clause 5.5). What tells one from another: the order in
+trained weights (clause 7.7), the program that packed them, known weights, and remainders that a quantizer left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMED = 4
 
 
 def weigh_weights(case: QuestionCase, found: LayoutEvidence) -> None:
-    """What the weights say for and against each layout; nothing where they decide nothing."""
+    """Add what the weights say for and against each layout; nothing if they decide nothing."""
     decided, whole = found.decided, found.whole
     if decided is None:
         return
@@ -154,7 +154,7 @@ IN_GGUF: Final = tuple(layout for layout in LAYOUTS.values() if layout.in_gguf)
 
 
 def code_map(seen: Observed, quantizer: Question) -> Question:
-    """What do the codes 0 to 3 stand for?
+    """Answer what the codes 0 to 3 stand for.
 
     :param quantizer: the question of `quantizer`, which may answer this one
     """
@@ -204,7 +204,7 @@ def _percent(share: float) -> str:
 
 
 def tail(seen: Observed) -> Question:
-    """What is after the payloads?"""
+    """Answer what follows the payloads."""
     case = QuestionCase(
         [
             ("first-float/zeros", "one float32, then zeros"),
@@ -227,7 +227,7 @@ def tail(seen: Observed) -> Question:
 
 
 def layout(seen: Observed, release: Question, quantizer: Question, weights: LayoutEvidence | None = None) -> Question:
-    """Where does the code of each element lie?
+    """Answer where the code of each element lies.
 
     :param release, quantizer: questions that may answer this one
     :param weights: what the weights themselves tell
@@ -256,9 +256,7 @@ def _weigh_release(case: QuestionCase, release: Question) -> None:
     name = parse(known.dialect).layout.name
     if release.confidence == CERTAIN:
         case.favour(name, f"the release {known.name} is packed so", PROOF)
-        for other in case.names:
-            if other != name:
-                case.against(other, f"the release {known.name} is {name}", PROOF)
+        case.against_others(name, f"the release {known.name} is {name}", PROOF)
     elif known.size is not None:  # a file of that very length, not only a model of that shape
         case.favour(name, f"the release {known.name} is packed so", STRONG)
 
@@ -293,7 +291,7 @@ def _weigh_shapes(case: QuestionCase, seen: Observed) -> None:
 
 
 def _weigh_remainder(case: QuestionCase, tensor: TensorSurvey) -> None:
-    """A C quantizer leaves what is not a whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
+    """Weigh the zeros that a C quantizer leaves for an incomplete block: how many depends on the layout (clause 5.3)."""
     if tensor.last_run is None:
         return
     n = prod(tensor.ne)
@@ -337,7 +335,7 @@ def unwritten(each: Layout, ne: tuple[int, ...]) -> int:
 
 
 def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
-    """Which program packed the I2_S tensors?
+    """Answer which program packed the I2_S tensors.
 
     :param wrote_keys: the answer to `converter`
     """
@@ -358,15 +356,13 @@ def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
 
 
 def _weigh_form(case: QuestionCase, form: WriterForm | None) -> None:
-    """The form that one program gives to whole files."""
+    """Weigh the form that a single program gives to whole files."""
     for known in (NEOGPU, SKAINET):
         if form is not known:
             case.against(known.name, f"in its files {known.words}", PROOF)
     if form is not None:
         case.favour(form.name, form.words, STRONG if form.tail else PROOF)
-        for name in case.names:
-            if name != form.name:
-                case.against(name, form.words, STRONG)
+        case.against_others(form.name, form.words, STRONG)
 
 
 def _weigh_version(seen: Observed, case: QuestionCase) -> None:
@@ -383,9 +379,7 @@ def _weigh_version(seen: Observed, case: QuestionCase) -> None:
     name = seen.value("general.name")
     if isinstance(name, str) and name.startswith("synthetic-"):
         case.favour("i2s-spec", f"general.name is {quote(name)}: i2s new made the file", STRONG)
-        for other in case.names:
-            if other != "i2s-spec":
-                case.against(other, f"general.name is {quote(name)}, as i2s new writes it", STRONG)
+        case.against_others("i2s-spec", f"general.name is {quote(name)}, as i2s new writes it", STRONG)
     for each in QUANTIZERS:
         if each.architectures and seen.architecture and seen.architecture not in each.architectures:
             names = " or ".join(each.architectures)
@@ -411,9 +405,7 @@ def _weigh_extents(seen: Observed, case: QuestionCase) -> None:
     if chunked > total // 2:
         text = f"{chunked} of {total} I2_S tensors have room for several tails: each chunk of rows wrote its own"
         case.favour("llama-quantize-threads", text, STRONG)
-        for name in case.names:
-            if name != "llama-quantize-threads":
-                case.against(name, text, STRONG)
+        case.against_others("llama-quantize-threads", text, STRONG)
     else:
         case.against("llama-quantize-threads", "no tensor has room for more than one tail", STRONG)
     for kind, what in (
@@ -430,7 +422,7 @@ def _weigh_extents(seen: Observed, case: QuestionCase) -> None:
 
 
 def _weigh_tails(seen: Observed, case: QuestionCase) -> None:
-    """What lies after the scales."""
+    """Weigh the bytes after the scales."""
     total = sum(seen.tails.values())
     if not total:
         return

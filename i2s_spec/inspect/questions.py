@@ -169,12 +169,18 @@ class QuestionCase:
         return tuple(self._titles)
 
     def favour(self, name: str, text: str, weight: Weight, span: Span | None = None) -> None:
-        """Something speaks for a hypothesis."""
+        """Add evidence for a hypothesis."""
         self._favour[name].append(Evidence(text, weight, span))
 
     def against(self, name: str, text: str, weight: Weight, span: Span | None = None) -> None:
-        """Something speaks against a hypothesis."""
+        """Add evidence against a hypothesis."""
         self._against[name].append(Evidence(text, weight, span))
+
+    def against_others(self, name: str, text: str, weight: Weight) -> None:
+        """Add evidence against every hypothesis but one."""
+        for other in self._titles:
+            if other != name:
+                self.against(other, text, weight)
 
     def question(self, name: str, text: str, would_tell: str = "") -> Question:
         """Return the question with its hypotheses, the best first; equals stay in the order in which they were
@@ -190,7 +196,7 @@ class QuestionCase:
 # --- observed --------------------------------------------------------------------------------------------------------
 # What is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails.
 
-#: Keys and tensors that are looked at, the first ones; no real file has as many.
+#: Keys and tensors that are examined, the first ones; no real file has as many.
 MOST: Final = 10_000
 
 #: Layers from which the two orders differ.
@@ -357,12 +363,12 @@ class Observed:
         return tuple(legacy_surveys(self.file, islice(rows, TENSORS)))
 
     def payloads(self) -> Iterator[TensorSurvey]:
-        """Every I2_S tensor that was looked into."""
+        """Every I2_S tensor that was examined."""
         return chain(islice(self.survey or (), MOST), self._old)
 
     @cached_property
     def counts(self) -> tuple[int, int, int, int]:
-        """How often each code was seen in all tensors that were looked at."""
+        """How often each code was seen in all tensors that were examined."""
         totals = [0, 0, 0, 0]
         for tensor in self.payloads():
             for code in range(4):
@@ -383,7 +389,7 @@ class Observed:
 
     @cached_property
     def scales(self) -> tuple[float, ...]:
-        """The scales of the tensors that were looked at."""
+        """The scales of the tensors that were examined."""
         return tuple(tensor.scale for tensor in self.payloads())
 
     def scale_bits(self) -> Iterator[int]:
@@ -395,13 +401,13 @@ class Observed:
 # --- legacy ----------------------------------------------------------------------------------------------------------
 # I2_S tensors that carry a number from before the release, which surveys take for other types.
 
-#: Tensors that are looked at, and bytes of each payload.
+#: Tensors that are examined, and bytes of each payload.
 TENSORS: Final = 64
 BYTES: Final = 1 << 20
 
 
 def legacy_surveys(file: File, rows: Iterator[tuple[int, bytes, tuple[int, ...], int]]) -> Iterator[TensorSurvey]:
-    """What is in some tensors that have the room of I2_S: the beginnings of their payloads, and their tails.
+    """Survey some tensors that have the room of I2_S: the beginnings of their payloads, and their tails.
 
     :param rows: row, name, ne and offset of each
     """

@@ -1,7 +1,7 @@
 """What a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
 
 Header, keys with the beginnings of their values, tensors with place, size and scale, and totals by type. Nothing is
-checked: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
+checked: what does not fit (an unknown type, data after the end of the file) is shown as it is.
 
 `beginning` gives the beginning of a value, `placements_of` where tensors are and what room they have.
 """
@@ -33,7 +33,7 @@ ELEMENTS: Final = 8
 
 
 def listed(about: dict[str, Any]) -> dict[str, Any]:
-    """What `members` gives, its tables as lists."""
+    """Return the result of `members` with its tables as lists."""
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in about.items()}
 
 
@@ -220,8 +220,8 @@ def _tensor(file: File, tensor: Tensor, unread: bool) -> dict[str, Any]:
 
 
 def type_name(tensor: Tensor) -> str | None:
-    """Return the name of a tensor's type, also of one that ggml has taken back; None for a number that nobody gave
-    out.
+    """Return the name of a tensor's type, also of one that ggml has taken back; None for a number that no program
+    assigned.
     """
     return tensor.type.name if tensor.type is not None else RETIRED.get(tensor.number)
 

@@ -47,7 +47,7 @@ def page(about: dict[str, Any], available: int | None = None) -> Iterator[Line]:
     :param available: columns of the terminal, if the page has to fit
     """
     if about["header"] is None or about["header"]["version"] is None:
-        return  # it is not a GGUF file: the fault says all there is to say
+        return  # it is not a GGUF file: the fault is the whole description
     yield from _header(about)
     keys, tensors = about["keys"], about["tensors"]
     if keys:
@@ -311,7 +311,7 @@ def _bytes(text: Any) -> bytes:
 KINDS: Final = 64
 LAYERS: Final = 4096
 
-#: Columns of a strip of shares, and of a page whose width nobody says.
+#: Columns of a strip of shares, and of a page of unknown width.
 STRIP: Final = 32
 WIDTH: Final = 100
 

@@ -13,7 +13,7 @@ from i2s_spec.inspect.memory import MemoryUse, memory, trained_context
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
 
-#: Tensors that are looked at: no model has more.
+#: Tensors that are examined: no model has more.
 _MOST: Final = 65_536
 
 #: The context for which a cache is computed, if the model was not trained for a shorter one.
@@ -30,7 +30,7 @@ _SIZES: Final = (
 
 
 def summary(file: File) -> tuple[str, ...]:
-    """What a file says of the model in it: text from the file is quoted; empty without tensors or an architecture."""
+    """Summarize the model in a file: text from the file is quoted; empty without tensors or an architecture."""
     architecture = file.metadata.short("general.architecture")
     if not isinstance(architecture, str) or not file.index.tensors or file.fault is not None:
         return ()

@@ -26,7 +26,7 @@ _Columns = tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int
 
 
 class Surveyed:
-    """The numbers after a `Survey`, kept small: what each tensor's parts were put together to."""
+    """The numbers behind a `Survey`, in little memory: the merged parts of each tensor."""
 
     def __init__(self, file: File, parts: Parts) -> None:
         self.file = file
@@ -38,7 +38,7 @@ class Surveyed:
         self.others: _Columns = array("q"), array("q"), array("q")
 
     def observed(self, number: int) -> PayloadObservation:
-        """What was seen in a tensor, by the number of its first part."""
+        """Return the observation of a tensor, by the number of its first part."""
         return tuple.__new__(PayloadObservation, self.parts.found(number))
 
     def start(self, number: int) -> int:
@@ -53,7 +53,7 @@ class Surveyed:
         return scale
 
     def groups(self, number: int) -> Groups | None:
-        """What was seen in the groups of a tensor, by the number of its first part."""
+        """Return the observation of the groups of a tensor, by the number of its first part."""
         found = self.parts.groups(number)
         return None if found is None else tuple.__new__(Groups, found)
 
@@ -270,8 +270,8 @@ class TensorSurvey(NamedTuple):
     longest_run: ByteRun | None
     #: The run that ends the payload; None where its last byte was not read, or there is none.
     last_run: ByteRun | None
-    #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
-    #: them to. None where it was not read whole.
+    #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless made so.
+    #: None if it was not read whole.
     digest: int | None
     #: The float32 at the start of the tail, in the byte order of the file.
     scale: float
@@ -291,15 +291,6 @@ class TensorSurvey(NamedTuple):
         """The value of every byte of the payload, where all are the same and were read; else None."""
         run = self.last_run
         return run.value if self.complete and run is not None and run.start == 0 else None
-
-    @property
-    def first_unused_element(self) -> int | None:
-        """The flat element whose code is the first code 3 in the order of the bytes, in the canonical layout."""
-        if self.first_unused is None:
-            return None
-        from i2s_spec.schema.i2s import elements_of
-
-        return elements_of(self.first_unused)[0]
 
     def span(self, start: int, stop: int) -> Span:
         """Bytes of the payload as a span of the file."""

@@ -1,6 +1,6 @@
 """The reading of payloads for a survey: they are cut into parts, read by threads, and put together.
 
-Bytes are read into a buffer that stays in the cache of the processor and are looked at there; nothing is mapped, since
+Bytes are read into a buffer that stays in the cache of the processor and are examined there; nothing is mapped, since
 a map of a file that shrinks kills the process. Parts of sparse files that were never written are not read: they take no
 room on the disk, and would take any time. Threads share one list in C and need the interpreter for nothing, so that a
 survey can be begun long before its result is wanted.
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.schema.blocks import BlockLayout
 
-#: How much a thread reads at once, so that it is looked at in the second-level cache; on some processors more (`Buffer`).
+#: How much a thread reads at once, so that it is examined in the second-level cache; on some processors more (`Buffer`).
 BUFFER: Final = 1 << 18
 #: What a thread takes from the list; of huge files more, so that the list stays short.
 PART: Final = 1 << 22
 PARTS: Final = 1 << 16
-#: How much is read before somebody is told, or a signal is noticed.
+#: Bytes that are read between two calls of `progress`, or checks for a signal.
 BUDGET: Final = 1 << 25
 #: No thread is started for less than this.
 THREAD_BYTES: Final = 1 << 22
-#: Shapes whose size is kept in mind.
+#: Shapes whose size is cached.
 ALIKE: Final = 1024
 #: Bytes of a sample that are asked of a server together.
 AHEAD: Final = 1 << 24
@@ -57,7 +57,7 @@ PATIENCE: Final = 0.05
 REMOTE_WINDOWS: Final = 3
 WINDOW: Final = 1 << 14
 
-#: Float types whose values are looked at.
+#: Float types whose values are examined.
 FLOATS: Final = ("F16", "BF16", "F32", "F64")
 
 _ALL: Final = 1 << 62
@@ -85,7 +85,7 @@ def survey(file: File, reading: Reading | None = None) -> Survey | None:
 
     Memory is a megabyte or two for each thread and some hundred bytes for each tensor, whatever their size.
 
-    :param reading: how; in full by one thread where nothing is said
+    :param reading: how; in full by one thread by default
     :returns: None where `reading.mode` is `none`, or where the header does not say where the data section is
     :raises ValueError: for an unknown mode, or fewer than one thread
     :raises FormatError: S903 where the file shrinks meanwhile, S901 where it cannot be read
@@ -126,7 +126,7 @@ class SurveyReader:
         self.stop()
 
     def begin(self) -> None:
-        """Let all threads but one start to read; the last one is whoever asks for the result."""
+        """Let all threads but one start to read; the last one is the caller who asks for the result."""
         if self._planned:
             return
         self._plan()
@@ -150,7 +150,7 @@ class SurveyReader:
         return sum(self._surveyed.i2s[2]) if self._threads else 0
 
     def result(self) -> Survey | None:
-        """What was seen, once everything is read; see `survey.survey`."""
+        """Return the survey, once everything is read; see `survey.survey`."""
         if self._reading.mode == "none" or self._file.data_start is None:
             return None
         self.begin()
@@ -275,7 +275,7 @@ class SurveyReader:
             self._parts.of_memory(source.view)
 
     def _cut(self, layout: BlockLayout, row: int, size: int) -> tuple[int, tuple[int, int, bool, bool]]:
-        """Of what a part of a ternary tensor is a multiple, and what is said of its groups."""
+        """Return the unit of parts of a ternary tensor, and the description of its groups."""
         group = layout.group_bytes(self._file.index.tensor(row).ne[0])
         groups = (KINDS[layout.name], group, self._file.byte_order == "big", size >= GROUPS_FROM * group)
         return lcm(BLOCK, TILE * group) if layout.scale.per == "block" else BLOCK, groups
@@ -335,7 +335,7 @@ class SurveyReader:
 
 
 class Look(NamedTuple):
-    """How the bytes of a type are looked at: `width`, `mask` and `scales` as of `Parts.add`, and the layout of a ternary
+    """How the bytes of a type are examined: `width`, `mask` and `scales` as of `Parts.add`, and the layout of a ternary
     type with a scale for each group."""
 
     width: int
@@ -345,7 +345,7 @@ class Look(NamedTuple):
 
 
 def look_at(name: str, big: bool) -> Look:
-    """How the bytes of a type are looked at in a file of one byte order."""
+    """How the bytes of a type are examined in a file of one byte order."""
     if name == I2_S.name:
         return Look(0)
     if name in FLOATS:

@@ -13,5 +13,5 @@
     evidence -> comparisons -> profiles, grams, counts -> hypotheses
              -> decisions   -> hypotheses
 
-With random weights, nothing is decided.
+With random weights, nothing is decided. `_bit_sums` is compiled from `pyx/`, or is the module in Python of that name.
 """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PIECE: Final = 1 << 19
 #: Rows of bytes that kernels take at once; a piece has whole tiles of them where it has room for one.
 TILE: Final = 32
-#: Rows and columns of the largest tensor that is looked at.
+#: Rows and columns of the largest tensor that is examined.
 MOST: Final = 1 << 18
 
 #: Vectors that begin at multiples of this are loaded at once.
@@ -89,7 +89,7 @@ class Counted:
 def totals_reference(
     pairs: NDArray[np.uint32], stretches: NDArray[np.uint32], height: int, others: bool
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """What `Counted` keeps: counts by places of columns, and by rows, where bytes hold four columns and where four rows.
+    """Return the counts of `Counted`: by places of columns, and by rows, if bytes hold four columns and if four rows.
 
     :param pairs: uint32 [4, cols]
     :param stretches: uint32 [rows, 4]
@@ -141,7 +141,7 @@ def count(
     along = shaped(target[2 * cols :], "I", 2, rows) if of_rows else None
     if type(source) is not FileSource or not _bit_sums.count_file(
         sum_kernel_row(), source.fileno(), start, rows, buffer, step, either, others, columns, along
-    ):  # what could not be read is read again, to be told
+    ):  # a read that failed is repeated, to raise its error
         sums = BitSums(rows // 4, cols, cols // 4, either, along=of_rows)
         for at in range(0, size, step):
             piece = buffer[: min(step, size - at)]

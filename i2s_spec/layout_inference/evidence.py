@@ -51,7 +51,7 @@ class TensorEvidence(NamedTuple):
 class LayoutEvidence(NamedTuple):
     """The evidence of a file: its comparisons, what they decide of it together and of each tensor.
 
-    `profiles` and `grams` are what each of the two statistics decides alone. `layers` says how many layers were looked at.
+    `profiles` and `grams` are what each of the two statistics decides alone. `layers` says how many layers were examined.
     """
 
     comparisons: tuple[MatrixComparison, ...]
@@ -116,7 +116,7 @@ def layout_evidence(
 
     :param code_map: what the codes stand for
     :param threads: how many threads count
-    :param layers: how many layers are looked at, evenly spread; None for all
+    :param layers: how many layers are examined, evenly spread; None for all
     :raises FormatError: where the file cannot be read any more
     """
     found = roles(file, layers)
@@ -192,7 +192,7 @@ class Plan:
         return self.counts[self._at[number] : self._at[number + 1]]
 
     def compiled(self, code_map: CodeMap) -> _bit_sums.Pass:
-        """What counts and compares as planned.
+        """Return the compiled pass that counts and compares as planned.
 
         :param code_map: what the codes stand for
         """
@@ -225,7 +225,7 @@ class Plan:
         return sorted(made, key=lambda comparison: place[comparison.matrix.key])
 
     def _plan(self, keys: list[Key]) -> None:
-        """The comparisons of the matrices of a layer."""
+        """Plan the comparisons of the matrices of a layer."""
         ranked: dict[tuple[str, int], int] = {}
         for key in keys:
             matrix, (layer, role) = self._found.matrices[key], key
@@ -301,7 +301,7 @@ def _joined(kind: str, parts: list[memoryview[Any]]) -> memoryview[Any]:
 GRAM_WEIGHTS: Final = 1 << 24
 #: Bytes of payloads for each thread at least: for fewer one is faster.
 THREAD_BYTES: Final = 1 << 20
-#: Matrices that a thread counts before it looks whether another one failed, or somebody interrupts.
+#: Matrices that a thread counts before it checks for a failure in another one, or an interrupt.
 AT_ONCE: Final = 7
 
 
@@ -348,13 +348,13 @@ class EvidencePass:
         return [comparison for key in few.matrices for comparison in gram_comparisons(reader, few, written, key)]
 
     def _work(self) -> None:
-        """Count and compare until nothing is left, or somebody failed."""
+        """Count and compare until nothing is left, or another thread failed."""
         buffer, scratch = room(self._pass.step), room(self._pass.room)
         descriptor = self._source.fileno() if type(self._source) is FileSource else -1
         try:
             while not self._stopped:
                 number = self._pass.take() if descriptor < 0 else self._pass.work(descriptor, buffer, scratch, AT_ONCE)
-                if number >= 0:  # what could not be read is read again, to be told
+                if number >= 0:  # a read that failed is repeated, to raise its error
                     self._count(self._plan.keys[number], buffer)
                     self._pass.counted(number, scratch)
                 elif descriptor < 0 or number < -1:

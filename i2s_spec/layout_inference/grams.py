@@ -165,7 +165,7 @@ class Reads(NamedTuple):
 
 @lru_cache(maxsize=64)
 def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
-    """What a Gram of `known` places is read as, of the matrix of a shape."""
+    """Return the ways to read a Gram matrix of `known` places, of a matrix of a shape."""
     chosen = [
         (number, *read_places(each, cols, known))
         for number, each in enumerate(HYPOTHESES)
@@ -183,7 +183,7 @@ def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
 
 
 def score_as_read(one: memoryview[Any], others: Grams, read: Reads, found: memoryview[Any]) -> None:
-    """The `score` of the channels that `as_read` finds and as many of each of the `others`, for each way to read.
+    """Compute the `score` of the channels that `as_read` finds and as many of each of the `others`, for each way to read.
 
     :param one: correlations of columns
     :param others: correlations of rows, where these stay where they are (True), and where not
@@ -199,7 +199,7 @@ def score_as_read(one: memoryview[Any], others: Grams, read: Reads, found: memor
 def score_as_shared(
     products: memoryview[Any], others: Grams, read: Reads, share: int, width: int, found: memoryview[Any]
 ) -> None:
-    """The same where heads share a key head: `score` of the correlations of what `as_read` and `shared` find of products.
+    """Compute the same for heads that share a key head: the `score` of what `as_read` and `shared` find in products.
 
     :param share: heads that share one, each of `width` columns
     :param found: likewise; not a number also where the first channels are not known

@@ -172,7 +172,7 @@ def named(layout: str) -> Hypothesis:
 # model read wrongly still has some order in it (channels of a block stay in that block), and this order is shared by
 # all wrong readings.
 
-#: The chance that one hypothesis reaches the margin in weights that nobody trained, and its normal quantile.
+#: The chance that one hypothesis reaches the margin in untrained weights, and its normal quantile.
 CHANCE: Final = 1e-9
 NORMAL: Final = 5.997807
 #: How many times the next best sum the best must have.
@@ -196,7 +196,7 @@ class Decision(NamedTuple):
 
 @lru_cache(maxsize=256)
 def quantile(freedom: int) -> float:
-    """What a sum of `freedom` squares of normal numbers exceeds with a probability of CHANCE, or a little more.
+    """Return the value that a sum of `freedom` squares of normal numbers exceeds with a probability of CHANCE or more.
 
     By Wilson and Hilferty; for few degrees of freedom it is too large (46.8 for 37.3 at one), which is the careful side.
     """

@@ -141,7 +141,7 @@ def column_scores_reference(
 
 
 def _size(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """What the product of ranks is divided by."""
+    """Return the divisor of a product of ranks."""
     return sqrt(float(first @ first) * float(second @ second)) / sqrt(first.size - 1)
 
 
@@ -204,7 +204,7 @@ class BitSums:
         self._row, self._held, self._seen = sum_kernel_row(), 0, 0
 
     def add(self, data: Any) -> None:
-        """The next whole rows.
+        """Add the next whole rows.
 
         :raises ValueError: for a part of a row, or more rows than there are
         """

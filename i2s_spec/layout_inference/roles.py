@@ -31,7 +31,7 @@ GAINS: Final = {
     "ffn_up": ("ffn_norm",),
     "ffn_down": ("ffn_sub_norm", "ffn_down_norm_in"),
 }
-#: Layers and tensors that are looked at in a file; no real one has as many.
+#: Layers and tensors that are examined in a file; no real one has as many.
 LAYERS: Final = 1024
 TENSORS: Final = 100_000
 #: Digits of a layer's number at most.
@@ -95,7 +95,7 @@ class Roles(NamedTuple):
 def roles(file: File, layers: int | None = None) -> Roles:
     """Find the matrices and gains of a file.
 
-    :param layers: how many layers are looked at, evenly spread; None for all
+    :param layers: how many layers are examined, evenly spread; None for all
     """
     named = list(_named(file))
     if layers is not None:

@@ -4,7 +4,7 @@ A *rule* is a declaration (code, slug, sentence, severity, clause, provenance, f
 it, a short function that examines a `LintContext` and yields findings. The *engine* opens the file, turns an error of the
 reader into a finding, runs every rule over what could be read, and returns a `Report`. *Report formats* render it.
 
-    run               a run of `i2s lint`: baseline, suppressions and totals over the reports of many files
+    lint_run          a run of `i2s lint`: baseline, suppressions and totals over the reports of many files
       paths           arguments to files, and files to reports, in this process or in a process_pool
       cluster/        the same on Dask, with results that are kept between runs, and counts over them
         engine        lint: one file to one Report

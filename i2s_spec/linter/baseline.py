@@ -52,7 +52,8 @@ class Baseline:
 
     @classmethod
     def read(cls, path: str, rules: Collection[str]) -> Baseline:
-        """
+        """Read a baseline.
+
         :raises SettingError: where the file cannot be read or is not a baseline
         """
         try:
@@ -101,7 +102,7 @@ class Baseline:
                     self._stale.append(f"{_shown(key)}: {code} at {quote(field, bare=True)} no longer occurs{times}")
 
     def stale(self) -> Iterator[str]:
-        """Entries that no longer occur, in words; including those of missing files."""
+        """Yield entries that no longer occur, in words; including those of missing files."""
         yield from self._stale
         folder = os.path.dirname(self.path)
         for key in self._files:
@@ -109,7 +110,7 @@ class Baseline:
                 yield f"{_shown(key)}: the file no longer exists"
 
     def write(self) -> int:
-        """Write the findings of this run; entries of files that it did not check stay. Gives the number of entries.
+        """Write the findings of this run, and return the number of entries; those of files that it did not check stay.
 
         :raises OSError: where it cannot be written
         """

@@ -95,7 +95,7 @@ def lint(
         finally:
             if path is not None:
                 source.close()
-            run.spent(source)
+            run.record_requests(source)
     return run.report(str(path if path is not None else source.name))
 
 
@@ -166,7 +166,7 @@ class _Run:
             if self._begin(subject) and self._run(subject):
                 if self._sample is not None:
                     self._sample = self._sampled(subject, False)
-                self._more(subject)
+                self._add_details(subject)
                 reason = source.changed() or (self._weights.changed() if self._weights is not None else None)
                 if reason is not None:
                     span = Span(0, source.size)
@@ -221,7 +221,7 @@ class _Run:
             try:
                 if not waits and rule.weights is not WeightUse.NONE:
                     waits = True
-                    self._ahead(subject)
+                    self._start_layout_evidence(subject)
                 if when not in met:
                     met[when] = False  # if the condition fails, its first rule reports that
                     met[when] = when(subject)
@@ -241,7 +241,7 @@ class _Run:
             subject.rules_skipped += met.get(rule.when, False)
         return True
 
-    def _ahead(self, subject: LintContext) -> None:
+    def _start_layout_evidence(self, subject: LintContext) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
         if subject.surveying is not None and any(rule.when is layers_read for rule in reversed(self._rules)):
             from i2s_spec.linter.analysis.layout import layout_ahead
@@ -273,7 +273,7 @@ class _Run:
             scales,
         )
 
-    def spent(self, source: Source) -> None:
+    def record_requests(self, source: Source) -> None:
         """Record the requests and bytes, if the source is on a server."""
         usage = getattr(source, "usage", None)
         if usage is not None:
@@ -283,7 +283,7 @@ class _Run:
             more = (0, 0) if whole is None else (whole.requests, whole.bytes)
             self._remote = Remote(version, usage.requests + more[0], usage.bytes + more[1], etag)
 
-    def _more(self, subject: LintContext) -> None:
+    def _add_details(self, subject: LintContext) -> None:
         """Add what was requested besides the findings, and what they do not cover."""
         try:
             if (whole := split_set(subject)) is not None and whole.number is not None:
@@ -343,7 +343,7 @@ def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=8)
 def _by_the_reader(codes: tuple[str, ...], fetched: bool) -> int:
-    """How many of them the reader checks in every file; the others are counted when they are."""
+    """Count the active rules that the reader checks in every file; the others are counted when they are."""
     return sum(rule.check is None and _is_asked(rule, fetched) for rule in _in_order(codes))
 
 

@@ -81,7 +81,7 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
 
 
 def _repair(rule: Rule) -> str:
-    """Whether there is a repair, and the options of `i2s fix` that it needs."""
+    """Say whether there is a repair, and the options of `i2s fix` that it needs."""
     words = {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]
     return f"{words}, with {rule.fix_with}" if rule.fix_with else words
 
@@ -108,5 +108,5 @@ def as_markdown(rule: Rule) -> str:
 
 
 def _escaped(words: str) -> str:
-    """Words for Markdown, with what looks like a tag escaped."""
+    """Escape words for Markdown, with what looks like a tag."""
     return words.replace("<", "&lt;")

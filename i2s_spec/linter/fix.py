@@ -413,7 +413,7 @@ def _edited(
 
 
 def _after_header(file: File) -> int:
-    """Where the data section begins; the end of a file without tensors, which has none."""
+    """Return where the data section begins; the end of a file without tensors, which has none."""
     start = file.data_start if file.index.tensors else file.size
     assert start is not None
     return min(start, file.size)
@@ -464,7 +464,7 @@ def _errors(made: Source, path: str | None) -> Report:
 
 
 def refuse_new_errors(before: Source, after: Source, path: str | None = None) -> Report:
-    """Return the errors of a header, where the original has as many of each kind.
+    """Refuse a header with errors that the original does not have as often; return its report.
 
     :param path: where both are, or will be
     :raises NewErrors: with the first one that the original has not
@@ -485,14 +485,15 @@ def refuse_new_errors(before: Source, after: Source, path: str | None = None) ->
 
 
 def _place(target: Target | None, path: str | None) -> str | None:
-    """Where the other parts of a split model are looked for: beside the result, or beside the origin of a dry run."""
+    """Return where the other parts of a split model are looked for: beside the result, or beside the origin of a dry
+    run."""
     if target is None:
         return path
     return os.fspath(target) if isinstance(target, str | os.PathLike) else None
 
 
 def _remaining(made: Origin, original: File, threads: int, place: str | None) -> Report:
-    """What the linter finds in the result, weights included; without weights for a file that consists of holes."""
+    """Lint the result, weights included; without weights for a file that consists of holes."""
     try:
         require_written(original.source)
     except ValueError:

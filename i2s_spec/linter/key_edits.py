@@ -60,7 +60,7 @@ class EditedKey(NamedTuple):
 
 
 def settings(words: Iterable[str]) -> list[Setting]:
-    """What `KEY=VALUE[:TYPE]` means; a value that ends like a type is followed by its own, as in `x:u8:str`.
+    """Parse `KEY=VALUE[:TYPE]`; a value that ends like a type is followed by its own, as in `x:u8:str`.
 
     :raises ValueError: for a word without `=` or without a key
     """
@@ -74,7 +74,7 @@ def settings(words: Iterable[str]) -> list[Setting]:
 
 
 def pair(word: str) -> tuple[str, str]:
-    """Return the two sides of the first `=`.
+    """Split a word at its first `=`.
 
     :raises ValueError: for a word without one, and with nothing before it
     """
@@ -105,7 +105,8 @@ def asked_actions(workspace: Workspace, edits: KeyEdits, force: bool = False) ->
 
 
 def guarded(workspace: Workspace, name: str) -> str | None:
-    """Why the tensors would mean something else if the value of a key were another, by its declaration; None for others."""
+    """Say why the tensors would mean something else if the value of a key were another, by its declaration; None for
+    others."""
     if name.encode("utf-8", "surrogateescape") in TYPES:
         return "it says which part of a model this is; i2s convert makes and joins parts"
     if name.startswith(ROTATION):
@@ -231,7 +232,7 @@ def _twice(names: Sequence[str]) -> str:
 
 
 def _parsed(text: str, label: str) -> Any:
-    """Text as a value of a type.
+    """Parse text as a value of a type.
 
     :raises ValueError: for text that is no such value
     """
@@ -251,7 +252,7 @@ def _parsed(text: str, label: str) -> Any:
 
 
 def _guessed(text: str) -> Any:
-    """Text as a value of the type that it looks like: a truth value, a number, an array, else text."""
+    """Parse text as a value of the type that it looks like: a truth value, a number, an array, else text."""
     if text in ("true", "false"):
         return _TRUTH[text]
     for form, kind in ((_WHOLE, int), (_NUMBER, float)):
@@ -286,7 +287,7 @@ def _checked_text(text: str) -> None:
 
 
 def changes_of(before: File, after: File, actions: Sequence[Action], edits: KeyEdits) -> list[EditedKey]:
-    """What was done, key by key, in words: the value before and after, and a type that is another one now."""
+    """Return what was done, key by key, in words: the value before and after, and a type that is another one now."""
     from i2s_spec.inspect.show import key_row
     from i2s_spec.inspect.show_text import value_words
 

@@ -491,10 +491,8 @@ def defaults() -> Options:
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:
-    """Options from keyword arguments: any kind of sequence is accepted, and plain paths as reference and record."""
+    """Make options from keyword arguments: any kind of sequence is accepted, and plain paths as reference and record."""
     given = dict(keywords)
-    if "excused" in given:  # this option's name in version 0.1.0
-        given["suppressed"] = given.pop("excused")
     for name in ("select", "ignore", "suppressions"):
         if name in given:
             given[name] = tuple(given[name])
@@ -567,7 +565,7 @@ class Config(NamedTuple):
         return values
 
     def affecting_findings(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Each file that changes what is found or what fails a run, with the keys that do it."""
+        """Return each file that changes what is found or what fails a run, with the keys that do it."""
         keys: dict[str, list[str]] = {}
         for key, place in self.places.items():
             if key in VERDICT_KEYS:
@@ -629,7 +627,7 @@ def _table(path: str) -> dict[str, Any] | None:
 
 
 def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
-    """Tables as one configuration; later ones override earlier ones."""
+    """Join tables to one configuration; later ones override earlier ones."""
     if not tables:  # most runs
         return Config()
     values: dict[str, Any] = {}
@@ -690,7 +688,7 @@ def _ignored(value: Any) -> str | None:
 
 
 def _wrong(option: Option, value: Any) -> str | None:
-    """What is wrong with the value of an option in a file, if anything."""
+    """Return what is wrong with the value of an option in a file, if anything."""
     match option.kind:
         case OptionKind.CHOICE:
             good = isinstance(value, str) and value in option.choices
@@ -717,7 +715,7 @@ _TRIED: Final = (OptionKind.WORDS, OptionKind.ACCEPTED, OptionKind.LEVELS, Optio
 
 
 def keys_of(*classes: type) -> dict[str, str]:
-    """Every key that these classes declare, with the name of the field."""
+    """Return every key that these classes declare, with the name of the field."""
     options = [(name, each) for name, each in declared(*classes).items() if each.key is not None]
     return {str(each.key): name for name, each in sorted(options, key=lambda found: found[1].group.value)}
 
@@ -754,7 +752,8 @@ def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
 
 
 def checked_keys(path: str, key: str, value: Any) -> None:
-    """
+    """Check a key and its value.
+
     :raises SettingError: for an unknown key or an invalid value
     """
     if key not in KEYS:
@@ -776,7 +775,7 @@ def _strings(values: list[Any]) -> tuple[str, ...]:
 
 
 def suppression(path: str, table: dict[str, Any]) -> Suppression:
-    """Return a table of the key `ignore`.
+    """Return the suppression that a table of the key `ignore` declares.
 
     :raises SettingError: for an unknown or missing key, or an invalid value
     """

@@ -58,7 +58,7 @@ class Input(NamedTuple):
 
 
 def _found(root: str, path: str, checkpoint: bool = False, linked: bool = False) -> Input:
-    """What a search below a folder found; a link must not lead out of that folder.
+    """Return what a search below a folder found; a link must not lead out of that folder.
 
     :param linked: whether a folder on the way to it may be a link
     """
@@ -125,7 +125,8 @@ def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]
 
 
 def _below(folder: str, root: str = "") -> Iterator[Input]:
-    """Every GGUF file and checkpoint below a folder; links to folders are not followed, because they may form cycles.
+    """Yield every GGUF file and checkpoint below a folder; links to folders are not followed, because they may form
+    cycles.
 
     :param root: the folder of the search, if it began above this one
     """
@@ -146,7 +147,7 @@ def _below(folder: str, root: str = "") -> Iterator[Input]:
 
 
 def _walk(folder: str, failed: Callable[[OSError], object]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk` in the order of the names, for folders that are nested to any depth; links to folders are left out."""
+    """Walk as `os.walk` does, in the order of the names and to any depth; links to folders are left out."""
     left = [folder]
     while left:
         place = left.pop()
@@ -207,7 +208,7 @@ def _deep(pattern: str) -> list[str]:
 
 
 def _recursive(place: str, last: bool, met: set[tuple[int, int]]) -> Iterator[str]:
-    """What `**` matches: a folder and the folders below it; as the last pattern, all that is in them as well."""
+    """Yield what `**` matches: a folder and the folders below it; as the last pattern, all that is in them as well."""
     for inner, folders, _ in _walk(place, lambda error: None):
         yield inner
         new = _is_new(inner, met)
@@ -242,7 +243,7 @@ def _listed(name: str, found: set[str]) -> Iterator[Input]:
 
 
 def _names(stream: BinaryIO) -> Iterator[str]:
-    """Names from a list, as they come."""
+    """Yield names from a list, as they come."""
     rest, ends = b"", b"\n"
     while chunk := stream.read(1 << 16):
         if b"\0" in chunk:
@@ -274,7 +275,7 @@ def lint_path(
     progress: Callable[[int, int], None] | None = None,
     weights: ReferenceWeights | None = None,
 ) -> dict[str, Any]:
-    """Check one file; the result is always a report as plain data.
+    """Check one file, and return a report as plain data, whatever happens.
 
     :param path: a path, or an address of a server as `i2s_spec.remote.addresses` defines it
     :param weights: the reference of the options, if it is open already

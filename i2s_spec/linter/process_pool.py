@@ -137,7 +137,7 @@ class _Pool(Generic[Item]):
         return idlest if idlest is not None and len(idlest.given) <= AHEAD else None
 
     def answers(self) -> Iterator[tuple[int, Item, Any]]:
-        """Wait for results: number, item and result of each."""
+        """Wait for results, and yield number, item and result of each."""
         for key, _ in self._selector.select():
             worker: Any = key.fileobj
             try:
@@ -148,7 +148,7 @@ class _Pool(Generic[Item]):
                 yield (*worker.given.popleft(), result)
 
     def _bury(self, worker: _Worker[Item]) -> Iterator[tuple[int, Item, Any]]:
-        """Yield a worker died: its oldest item gets the blame, the others go to a new worker."""
+        """Remove a worker that died: its oldest item gets the blame, the others go to a new worker."""
         self._selector.unregister(worker)
         self._workers.remove(worker)
         status = worker.end()
@@ -166,7 +166,7 @@ class _Pool(Generic[Item]):
 
 
 def in_order(function: Callable[[Item], Any], items: Iterable[Item], jobs: int) -> Iterator[tuple[Item, Any]]:
-    """Each item with the result of the function, in the order of the items, computed by several processes at once.
+    """Yield each item with the result of the function, in the order of the items, computed by several processes at once.
 
     :param function: a picklable function: a module-level one, or `functools.partial` of one. An exception in it ends
     its worker

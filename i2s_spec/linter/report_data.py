@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -87,7 +87,7 @@ class Split(NamedTuple):
 
 
 def split_of(whole: SplitSet) -> Split:
-    """What a report says of the model that a file is a part of."""
+    """Return what a report states of the model that a file is a part of."""
     assert whole.number is not None
     return Split(whole.number + 1, whole.count, whole.complete, sum(1 for _ in whole.tensors), whole.unread)
 
@@ -127,7 +127,7 @@ class Report:
         return not any(finding.code in faults.NO_INPUT for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
-        """How many findings have this severity, including those in `elided`."""
+        """Count the findings of this severity, including those in `elided`."""
         level = {finding.code: finding.severity for finding in self.findings}
         remaining = sum(finding.severity is severity for finding in self.findings)
         return remaining + sum(n for code, n in self.elided.items() if level[code] is severity)
@@ -140,11 +140,6 @@ class Report:
     def replaced(self, **changes: Any) -> Report:
         """Return a copy with other values for some fields."""
         return replace(self, **changes)
-
-    @property
-    def excused(self) -> tuple[Suppressed, ...]:
-        """The name of `suppressed` in version 0.1.0."""
-        return self.suppressed
 
     def __repr__(self) -> str:
         return line("Report", self.path, self.words)
@@ -329,6 +324,33 @@ def _only_in_part(report: FileReport) -> bool:
     return examined_in_part(report.get("unchecked", ()), report["split"]["unread"] if "split" in report else "")
 
 
+def severity_words(counts: Mapping[str, int] | Totals) -> str:
+    """Return how many findings there are by severity, in words: `2 errors, 1 note`; empty if there are none."""
+    return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))
+
+
+def elided_words(report: FileReport, code: Callable[[str], str] = str) -> Iterator[tuple[str, str]]:
+    """Yield each code that has more findings than the report lists, and a sentence that says how many.
+
+    :param code: how a code is written in the sentence
+    """
+    for each, count in report["summary"]["elided"].items():
+        yield each, f"{counted(count, 'more finding')} of {code(each)}"
+
+
+def suppressed_words(
+    report: FileReport, code: Callable[[str], str] = str, reason: Callable[[str], str] = str
+) -> Iterator[str]:
+    """Yield a sentence for each code with findings that are suppressed.
+
+    :param code: how a code is written in the sentence
+    :param reason: how the reason is written, which is the user's own text
+    """
+    for each in report["excused"]:
+        words = f"{counted(each['findings'], 'finding')} of {code(each['code'])} suppressed"
+        yield f"{words}: {reason(each['reason'])}"
+
+
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
 WORST = (EXIT_BUG, EXIT_INPUT, EXIT_REMOTE, EXIT_FINDINGS, 0)
 
@@ -479,7 +501,7 @@ def repair_words(option: str, some: int = 0) -> str:
 
 
 def repairs_of(findings: Iterable[tuple[str, str]], elided: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """How many findings of each code are repaired with each option of `i2s fix`.
+    """Count the findings of each code that each option of `i2s fix` repairs.
 
     Findings that are not listed are counted as the listed ones of their code, if these are all repaired alike.
 
@@ -497,7 +519,7 @@ def repairs_of(findings: Iterable[tuple[str, str]], elided: Mapping[str, int]) -
 
 
 def repair_step(repairs: Iterable[tuple[str, int]], path: str = "FILE") -> RepairStep | None:
-    """What to type to repair findings; None if none of them has a repair.
+    """Return what to type to repair findings; None if none of them has a repair.
 
     Repairs without an option come first, then those with the option that the first finding with a repair needs.
 

@@ -183,7 +183,7 @@ class Rule(NamedTuple):
         return f"<Rule {self.code} {self.slug}: {self.severity.value}>"
 
     def findings(self, examined: Any) -> Iterable[Finding]:
-        """What `check` finds, if it exists and the rule applies."""
+        """Yield what `check` finds, if it exists and the rule applies."""
         return self.check(examined) if self.check is not None and self.when(examined) else ()
 
     def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> Finding:
@@ -284,5 +284,5 @@ def _register(made: Rule) -> Rule:
 
 
 def finding_of(error: FormatError) -> Finding:
-    """Return the severity that the linter gives to a fault of the reader."""
+    """Return the finding that the linter makes of a fault of the reader."""
     return REGISTRY[error.code].at(error.span, error.got, error.want, **error.details)

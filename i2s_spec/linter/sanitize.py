@@ -117,7 +117,7 @@ def _hazards(subject: LintContext) -> dict[int, str]:
 
 
 def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop_template: bool) -> str | None:
-    """Why a key is left out, or None."""
+    """Say why a key is left out; None for one that stays."""
     name = quote(entry.name)
     if not entry.name or not entry.name.isascii() or not entry.key.isprintable():
         return f"key {name}, because its name is empty or not printable"
@@ -181,7 +181,7 @@ def _plain(text: str) -> str:
 
 
 def names(file: File, left_out: list[Removed]) -> dict[str, str]:
-    """Printable names for tensors whose names are not printable."""
+    """Return printable names for tensors whose names are not printable."""
     names: dict[str, str] = {}
     for tensor in file.tensors.rows:
         if not tensor.name.isprintable():
@@ -194,7 +194,7 @@ def names(file: File, left_out: list[Removed]) -> dict[str, str]:
 
 
 def tails(file: File, left_out: list[Removed]) -> dict[str, Replacement]:
-    """I2_S tensors whose tail holds more than the scale, with functions that give their bytes without the rest."""
+    """Return I2_S tensors whose tail holds more than the scale, with functions that give their bytes without the rest."""
     tails: dict[str, Replacement] = {}
     for tensor in file.tensors.rows:
         if tensor.type is I2_S and any(tensor.tail[4:]):
@@ -214,7 +214,7 @@ def _without_rest(file: File, tensor: Tensor) -> Callable[[], Iterator[bytes]]:
 
 
 def unowned(file: File) -> Iterator[Removed]:
-    """Byte ranges after the tensor infos that belong to no tensor and are not all zeros."""
+    """Yield byte ranges after the tensor infos that belong to no tensor and are not all zeros."""
     assert file.infos_end is not None
     end = file.infos_end
     for start, stop, _ in (*sorted(tensor.span for tensor in file.tensors.rows), Span(file.size, file.size)):
@@ -346,7 +346,8 @@ def _rewritten(
 
 
 def _without_weights(subject: LintContext, ranges: Iterable[Removed]) -> Iterator[Removed]:
-    """Ranges that belong to no tensor under any known meaning of a type number, wherever the data section may begin.
+    """Yield ranges that belong to no tensor under any known meaning of a type number, wherever the data section may
+    begin.
 
     :raises ValueError: for one that may hold weights
     """

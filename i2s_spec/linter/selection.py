@@ -101,7 +101,7 @@ def profile_named(name: str) -> Profile:
 
 
 def reading_of(profile: str) -> Mode:
-    """How much of the payloads is read by default with a profile."""
+    """Return how much of the payloads is read by default with a profile."""
     return "full" if profile_named(profile).payload else "none"
 
 
@@ -197,14 +197,14 @@ def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severit
 
 
 def _fit(code: str, prefixes: Collection[str]) -> int:
-    """Length of the longest prefix with which a code begins, -1 if there is none."""
+    """Return the length of the longest prefix with which a code begins, -1 if there is none."""
     if not prefixes:  # most runs, for every rule
         return -1
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 
 def _prefixes(names: Iterable[str]) -> tuple[str, ...]:
-    """Each prefix once: a configuration of a megabyte can repeat one a hundred thousand times."""
+    """Return each prefix once: a configuration of a megabyte can repeat one a hundred thousand times."""
     return tuple(dict.fromkeys(map(_prefix, dict.fromkeys(names))))
 
 

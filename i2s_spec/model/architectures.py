@@ -200,9 +200,7 @@ def qwen3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
 
 
 def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
-    """Return the 270M embedding model: like qwen3, with scaled embeddings, q scaled before QK, and norms on the
-    residual terms.
-    """
+    """Gemma 3: like qwen3, with scaled embeddings, q scaled before QK, and norms on the residual terms."""
     x = g.add("multiply_by", "inp_scaled", _embedded(g), factor=sqrt(h.embd))
     for i in range(h.layers):
         with g.in_layer(i):
@@ -240,7 +238,7 @@ def qwen35(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
 
 
 def _gated_attention(g: Builder, a: str, h: Hyperparameters, s: GraphSettings) -> str:
-    """Attention whose result is multiplied by the sigmoid of a gate; rows of queries and gates alternate, head by head."""
+    """Return attention, multiplied by the sigmoid of a gate; rows of queries and gates alternate, head by head."""
     both = g.linear("Qcur_full", a, "attn_q")
     k, v = g.linear("Kcur", a, "attn_k"), g.linear("Vcur", a, "attn_v")
     q = g.add("columns", "Qcur_reshaped", both, heads=h.heads, start=0, stop=h.head_dim)
@@ -313,7 +311,7 @@ def _embedded(g: Builder) -> str:
 
 
 def _rope(g: Builder, name: str, x: str, heads: int, h: Hyperparameters, s: GraphSettings) -> str:
-    """Each head of x rotated by its position; local layers may have a base of their own."""
+    """Rotate each head of x by its position; local layers may have a base of their own."""
     factors = (ROPE_FACTORS,) if ROPE_FACTORS in g.present else ()
     base, scale = h.rope_base, s.rope_scale
     if s.local is not None and s.local.rope_base is not None:
@@ -351,7 +349,7 @@ def _normed_linear(g: Builder, name: str, x: str, tensor: str, norm: str, h: Hyp
 
 
 def _normed_heads(g: Builder, a: str, h: Hyperparameters, i: int, s: GraphSettings) -> tuple[str, str, str]:
-    """q, k and v: projections with their own norms if the file has them, norms on the heads of q and k, rotation."""
+    """Return q, k and v: projections with their own norms if the file has them, norms on the heads of q and k, rotation."""
     q, k, v = (_normed_linear(g, f"{c}cur", a, f"attn_{c.lower()}", f"attn_{c.lower()}", h) for c in "QKV")
     q, k = (g.add("heads", f"{n}cur", x, heads=c) for n, x, c in (("Q", q, h.at(i).heads), ("K", k, h.at(i).heads_kv)))
     q = g.rms("Qcur_normed", q, "attn_q_norm", eps=h.eps)

@@ -106,7 +106,7 @@ class Cache:
         return self._arrays[part, layer]
 
     def _grow(self, capacity: int) -> None:
-        """Memory for so many tokens in every layer. Former memory is freed block by block."""
+        """Grow every layer to so many tokens. Former memory is freed block by block."""
         shapes = [
             (part, layer, (capacity, *self._shapes[part][layer])) for layer in range(self.layers) for part in PARTS
         ]
@@ -142,12 +142,12 @@ class Cache:
         return self._addresses
 
     def state(self, part: str, layer: int) -> NDArray[np.float32]:
-        """What a layer keeps of the counted tokens."""
+        """Return the state of a layer after the counted tokens."""
         found = self.states.get((part, layer))
         return np.zeros(self._net[part, layer], dtype=np.float32) if found is None else found
 
     def replace_state(self, part: str, layer: int, value: NDArray[np.float32]) -> None:
-        """What a layer keeps once the tokens of this pass are counted."""
+        """Set the state of a layer after the tokens of this pass, which holds once they are counted."""
         self._next[part, layer] = value
 
     def commit(self, tokens: Sequence[int]) -> None:
@@ -186,8 +186,10 @@ class Cache:
 
 
 def _block(sizes: Sequence[int]) -> NDArray[np.uint8]:
-    """Memory for the first arrays, or for all: as many as fill a block. Small ones are alone: Python keeps their memory for
-    the next cache, and huge pages would be cleared anew."""
+    """Allocate memory for the first arrays, or for all: as many as fill a block.
+
+    Small ones are alone: Python reuses their memory for the next cache, and huge pages would be cleared anew.
+    """
     total = 0
     for size in sizes:
         total += size

@@ -169,7 +169,7 @@ class SlotAllocator:
         return slot
 
     def same(self, name: str, slot: Slot) -> None:
-        """Another name of a value."""
+        """Give a value another name."""
         slot.storage.users += 1
         self.slots[name] = slot
 
@@ -344,7 +344,7 @@ class _Translation:
         self._step("store_kv", x=x.at, width=x.width, kind=kind, layer=layer)
 
     def _nothing(self, node: Node) -> None:
-        """Scores and soft-max: the step of the weighted values computes them."""
+        """Add no step for scores and soft-max: the step of the weighted values computes them."""
 
     def _weighted_values(self, node: Node) -> None:
         soft_max, values = self.graph[node.inputs[0]], self.graph[node.inputs[1]]
@@ -473,7 +473,7 @@ def preload(weights: ModelWeights, graph: Graph, threads: int = 1, progress: Pro
 
 
 def pages(size: int) -> NDArray[np.uint8]:
-    """Memory that begins at a huge page and consists of huge pages, if the system has them."""
+    """Return memory that begins at a huge page and consists of huge pages, if the system has them."""
     whole = np.frombuffer(huge_pages(size + HUGE_PAGE), dtype=np.uint8)
     skip = -int(whole.__array_interface__["data"][0]) % HUGE_PAGE
     return whole[skip : skip + size]

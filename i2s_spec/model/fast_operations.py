@@ -43,7 +43,7 @@ POSITIONS: Final = 512
 
 
 def kernel_sets() -> tuple[KernelSet, ...]:
-    """Every set of float kernels that was compiled, the slowest first."""
+    """Return every set of float kernels that was compiled, the slowest first."""
     return table(_fast.kernel_sets())
 
 
@@ -150,7 +150,7 @@ class FastOperations(Operations):
             return self._passed(plan, graph, given, run)
 
     def batches(self, graph: Graph, weights: ModelWeights) -> bool:
-        """As a program computes them; in a walked graph NumPy may add more rows in another order."""
+        """Whether a program computes them; in a walked graph NumPy may add more rows in another order."""
         with self._lock:
             return self.plan(graph, weights, {}) is not None
 
@@ -158,7 +158,7 @@ class FastOperations(Operations):
         if id(graph) not in self._programs:
             try:
                 plan = fast_compile.translate(graph, weights, tables) if is_original(self.profile) else None
-            except NotTranslated:
+            except (NotTranslated, NotImplementedError):
                 plan = None
             self._programs[id(graph)] = graph, plan
         return self._programs[id(graph)][1]
@@ -200,7 +200,7 @@ class FastOperations(Operations):
         return self._heads[id(plan)]
 
     def _rest(self, plan: FastPlan, graph: Graph, run: Run, tokens: int, chosen: int) -> dict[str, Any]:
-        """One node after the program."""
+        """Compute one node after the program."""
         (node,) = graph.nodes[plan.done :]
         assert plan.end is not None
         start, width = plan.end.at * tokens, plan.end.width

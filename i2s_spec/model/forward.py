@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
-from warnings import warn
 
 import numpy as np
 
@@ -65,12 +64,6 @@ class Model:
     pooling_rule: str = ""
     threads: int = 1
     substitutes: Mapping[str, NumericProfile] = field(default_factory=dict)
-
-    @property
-    def profile(self) -> NumericProfile:
-        """The old name of `numerics`, for one release."""
-        warn("Model.profile is now called numerics", DeprecationWarning, stacklevel=2)
-        return self.numerics
 
     @property
     def context_length(self) -> int:

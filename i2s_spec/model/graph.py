@@ -119,7 +119,7 @@ class Graph:
         return len({node.layer for node in self.nodes if node.layer is not None})
 
     def layer(self, number: int) -> Graph:
-        """One layer as a separate graph: its input value is given, its output value is the result."""
+        """Return one layer as a separate graph: its input value is given, its output value is the result."""
         return self.part(node for node in self.nodes if node.layer == number)
 
     def until(self, node: Node) -> Graph:
@@ -195,7 +195,7 @@ class Builder:
             self._layer = None
 
     def given(self, name: str) -> str:
-        """Return an input value of the graph."""
+        """Add an input value of the graph."""
         self._given.append(name)
         return name
 
@@ -277,7 +277,7 @@ def taps_of(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> lis
 
 
 def values_by_sequence(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> frozenset[str]:
-    """Names of values that hold all tokens of a sequence, and so cannot be joined from parts of it."""
+    """Return the names of values that hold all tokens of a sequence, and so cannot be joined from parts of it."""
     names = {node.name for node in graph if node.op in PER_SEQUENCE_OPS}
     for node in graph:
         if node.op == "linear" and profile.quantizer_of(weights.tensor_type(node.weight)).groups != "token":

@@ -12,7 +12,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final, Literal
 from warnings import warn
 
-from i2s_spec.errors import Fault, FormatError, ReadOnWarning, SettingError, counted, quote, renamed_keyword
+from i2s_spec.errors import Fault, FormatError, ReadOnWarning, SettingError, counted, quote
 from i2s_spec.gguf.source import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
@@ -36,7 +36,6 @@ _UNKNOWN: Final = frozenset(fault.code for fault in (ARCHITECTURE_UNKNOWN, KEY_M
 POOLINGS: Final = {1: "mean", 2: "first", 3: "last"}
 
 
-@renamed_keyword("profile", "numerics")
 def load_model(
     origin: Origin,
     numerics: str | NumericProfile = "bitnet-golden-1",
@@ -91,7 +90,7 @@ def load_model(
 
 
 def refusal(file: File) -> str | None:
-    """Why `load_model` refuses a file without linter errors; None if it does not. No weights are read.
+    """Return why `load_model` refuses a file without linter errors; None if it does not. No weights are read.
 
     :raises FormatError: if the file changed
     """

@@ -119,8 +119,7 @@ def prepare(
 
 
 def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfile = "bitnet-golden-1") -> Quantized:
-    """Tokens as int8 codes, with the scales by which they were multiplied and the sums of their codes (clauses 9.8 and
-    9.9).
+    """Quantize tokens to int8 codes, with the scales by which they were multiplied and the sums of codes (clauses 9.8, 9.9).
 
     :param x: float32 [T, K]
     :param numerics: a numeric profile or its name; `bitnet-golden-1` is the definition
@@ -253,8 +252,7 @@ def _read(
     byte_order: ByteOrder,
     threads: int,
 ) -> tuple[PreparedMatrix, _Again | None]:
-    """Return a matrix from the arguments of a caller; and if code 3 must not be in it, which nobody has looked for,
-    what to do where it is."""
+    """Return the matrix that a caller gives, and what to do about code 3 where it must not be in it and may be."""
     native.thread_count(threads)
     if isinstance(weights, PreparedMatrix):
         if shape is not None and matrix(shape) != weights.shape:
@@ -317,8 +315,8 @@ def _looked_at(found: PreparedMatrix, again: _Again | None, threads: int) -> Pre
 
 
 def _packed(elements: NDArray[np.int8], code_map: CodeMap | None, threads: int) -> NDArray[np.uint8] | None:
-    """Trits of a code map, or codes, [N, K], as canonical codes, rows padded with weights 0 to whole blocks; None if one is
-    neither."""
+    """Return trits, or codes of a code map, [N, K], as canonical codes, rows padded with weights 0 to whole blocks; None if
+    an element is neither."""
     rows, columns = elements.shape
     wide = -(-columns // _BLOCK) * _BLOCK
     whole = np.ascontiguousarray(elements)
@@ -331,7 +329,7 @@ def _packed(elements: NDArray[np.int8], code_map: CodeMap | None, threads: int) 
 
 
 def _padded(codes: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Activation codes, padded with zeros to whole blocks."""
+    """Pad activation codes with zeros to whole blocks."""
     wide = -(-codes.shape[1] // _BLOCK) * _BLOCK
     if wide == codes.shape[1]:
         return codes

@@ -1,4 +1,4 @@
-"""The weights of a model, read from its file when they are first needed, and kept in the form of the file.
+"""The weights of a model, read from its file when they are first needed, and cached in the form of the file.
 
 They need no more memory than in the file: payloads stay packed (other dialects are transcoded to the canonical layout),
 float16 stay float16, quantized tables stay blocks. `ModelWeights` gives a matrix as `Ternary` (packed codes with one
@@ -90,7 +90,7 @@ class ModelWeights:
         return _type_name(self.tensor(name))
 
     def vector(self, name: str) -> NDArray[np.float32]:
-        """Gains, biases, factors: float32 [n], exactly as stored."""
+        """Return gains, biases or factors: float32 [n], exactly as stored."""
         return self._once(name, self._vector)
 
     def matrix(self, name: str) -> Matrix:
@@ -104,7 +104,7 @@ class ModelWeights:
         return self._once(name, self._experts)
 
     def data(self, name: str) -> NDArray[np.uint8]:
-        """All bytes of a tensor, as they are in the file."""
+        """Return all bytes of a tensor, as they are in the file."""
         return self._bytes(self.tensor(name))
 
     def blocks(self, name: str) -> NDArray[np.uint8]:
@@ -193,7 +193,7 @@ class ModelWeights:
         return self._bytes(tensor).reshape(tensor.shape[0], -1)
 
     def _bytes(self, tensor: Tensor) -> NDArray[np.uint8]:
-        """All bytes of a tensor: a view if the source is in memory, else they are read once."""
+        """Return all bytes of a tensor: a view if the source is in memory, else they are read once."""
         if tensor.name in self.preloaded:
             return self.preloaded[tensor.name]
         span = tensor.span

@@ -112,7 +112,7 @@ class _Bucket:
         transport.count(self._service.requests)
 
     def signed(self, name: str | None = None) -> Signed:
-        """Where to request the object, or another one beside it.
+        """Return where to request the object, or another one beside it.
 
         :raises FormatError: S911, S915, S917
         """
@@ -168,9 +168,7 @@ class BucketSource(HttpSource):
         self.many_at_once = False  # no service gives several ranges at once
 
     def _read_range(self, answer: UnreadAnswer, buffer: memoryview) -> int:
-        """Return the body ends with its range: each service states the length, so a body that goes on is not the
-        object's.
-        """
+        """Read the body, which must end with its range: each service states the length of an object."""
         done = super()._read_range(answer, buffer)
         is_over = done == buffer.nbytes and answer.body.length_remaining != 0
         if is_over and self.transport.read(answer.body, memoryview(bytearray(1))):

@@ -4,7 +4,7 @@ RangeSource          any source whose bytes come in ranges: near ranges are requ
 HttpSource           such a source over HTTP: the pinned file
 Transport            its requests: redirects, waiting, the budget of one file
 Deadline, pools      its connections: allowed networks only, and only until a deadline
-read_parts           an answer with several ranges
+read_parts           an answer with several ranges, as web servers such as Starlette 1.10 give it; buckets give one
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ class RangeSource(ABC):
 
     @abstractmethod
     def fetch_into(self, start: int, buffer: memoryview) -> None:
-        """The same for one range, into a buffer."""
+        """Read one range into a buffer, as `fetch` does."""
 
     @abstractmethod
     def neighbours_missing(self, names: Iterable[str]) -> int | None:
-        """How many files with these names are missing in the same folder; None if that is not known."""
+        """Return how many files with these names are missing in the same folder; None if that is not known."""
 
     def address_beside(self, name: str) -> str:
         """Return the address of another file in the same folder."""
@@ -133,7 +133,7 @@ class RangeSource(ABC):
     def close(self) -> None: ...
 
     def changed(self) -> str | None:
-        """None: every answer is compared with the first one."""
+        """Return None: every answer is compared with the first one."""
         return None
 
     def read(self, start: int, length: int) -> bytes:
@@ -178,7 +178,7 @@ class RangeSource(ABC):
             return not self._missing(max(0, start), min(stop, self.size))
 
     def far_ranges(self, ranges: Sequence[Range]) -> int | None:
-        """How many separate ranges a sample may request, besides the first and the last of these, which are fetched.
+        """Return how many separate ranges a sample may request, besides the first and the last of these, which are fetched.
 
         None if no limit is needed: a request can have many ranges, or all but one of these are cached.
 
@@ -281,7 +281,7 @@ class RangeSource(ABC):
 
 
 def merged(ranges: Iterable[Range], near: int = 0) -> list[Range]:
-    """Ranges in order, those that touch or have less than `near` bytes between them as one.
+    """Return ranges in order, those that touch or have less than `near` bytes between them as one.
 
     >>> merged([(10, 20), (0, 4), (22, 30)], near=4)
     [(0, 4), (10, 30)]
@@ -353,7 +353,7 @@ class HttpSource(RangeSource):
         missing: Callable[[Iterable[str]], int | None] | None = None,
         beside: Callable[[str], str] | None = None,
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self._neighbours = missing
         self._beside = beside
         self.many_at_once = True
@@ -375,7 +375,7 @@ class HttpSource(RangeSource):
 
     @property
     def usage(self) -> Usage:
-        return Usage(self._transport.requests, self._transport.bytes)
+        return Usage(self.transport.requests, self.transport.bytes)
 
     def neighbours_missing(self, names: Iterable[str]) -> int | None:
         return None if self._neighbours is None else self._neighbours(names)
@@ -384,7 +384,7 @@ class HttpSource(RangeSource):
         return super().address_beside(name) if self._beside is None else self._beside(name)
 
     def close(self) -> None:
-        self._transport.close()
+        self.transport.close()
 
     def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
         found: list[bytes] = []
@@ -437,17 +437,17 @@ class HttpSource(RangeSource):
 
     def _read_range(self, answer: UnreadAnswer, buffer: memoryview) -> int:
         """Read the body of one range; returns the number of bytes."""
-        return self._transport.read(answer.body, buffer)
+        return self.transport.read(answer.body, buffer)
 
     def _several(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges in one request; a server without support gives the first or none, and is not asked for that again."""
+        """Read many ranges in one request; a server without support gives the first or none, and is not asked again."""
         with self._asked(ranges) as answer:
             boundary = boundary_of(answer.headers.get("Content-Type", ""))
             if answer.status == 206 and boundary is not None:
                 self._check_version(answer)
                 try:
                     return read_parts(
-                        lambda buffer: self._transport.read(answer.body, buffer), boundary, ranges, self.size
+                        lambda buffer: self.transport.read(answer.body, buffer), boundary, ranges, self.size
                     )
                 except ValueError as error:
                     if isinstance(error, FormatError):
@@ -458,40 +458,34 @@ class HttpSource(RangeSource):
                 self.many_at_once = False
                 if answer.status == 206 and self._is_range(answer, ranges[0]):
                     data = bytearray(ranges[0][1] - ranges[0][0])
-                    if self._transport.read(answer.body, memoryview(data)) == len(data):
+                    if self.transport.read(answer.body, memoryview(data)) == len(data):
                         return [bytes(data)]
         self.many_at_once = False
         return []
 
     # --- requests ---
 
-    def _asked(self, ranges: Sequence[Range]) -> _Asking:
-        return _Asking(self, ranges)
-
-    def request(self, ranges: Sequence[Range]) -> tuple[str, dict[str, str]]:
-        """Address and headers of a request for ranges."""
+    @contextmanager
+    def _asked(self, ranges: Sequence[Range]) -> Iterator[UnreadAnswer]:
+        """Request ranges; an address after redirects that has expired is resolved once more."""
         spans = ",".join(f"{start}-{stop - 1}" for start, stop in ranges)
-        return self._url, {"Range": f"bytes={spans}", **self._pinned.condition}
-
-    def expired(self, asked: str, answer: UnreadAnswer) -> bool:
-        """Whether an answer says that the address after redirects has expired; if so, it is dropped.
-
-        :param asked: the requested address; other threads may have another one by now
-        """
-        if answer.status not in _EXPIRED or asked == self._first_url or answer.url != asked:
-            return False
-        if self._url == asked:
-            self._url = self._first_url
-        return True
-
-    def moved(self, answer: UnreadAnswer) -> None:
-        """Store the address to which the first one redirects now."""
-        self._url = answer.url
-
-    @property
-    def transport(self) -> Transport:
-        """The object that makes the requests."""
-        return self._transport
+        headers = {"Range": f"bytes={spans}", **self._pinned.condition}
+        changed = (412,) if len(ranges) > 1 else (412, 416)  # a server may refuse a list of ranges
+        accepted = (*_EXPIRED, 412, *(_REFUSED if len(ranges) > 1 else (416,)))
+        while True:
+            url = self._url
+            with self.transport.get(url, headers, accepted) as answer:
+                if answer.status in _EXPIRED and url != self._first_url and answer.url == url:
+                    if self._url == url:  # another thread may have resolved it by now
+                        self._url = self._first_url
+                    continue
+                if answer.status in _EXPIRED:
+                    raise fault_of(answer)
+                if answer.status in changed:
+                    raise _changed(self.size, f"the server answers {answer.status} where its bytes were asked for")
+                self._url = answer.url
+                yield answer
+                return
 
     # --- answers ---
 
@@ -562,38 +556,6 @@ class HttpSource(RangeSource):
         encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise misbehaves(answer.url, f"sends bytes in the encoding {quote(encoding)}, which was not accepted")
-
-
-class _Asking:
-    """A request for ranges as a context manager: an expired address is resolved once more."""
-
-    def __init__(self, source: HttpSource, ranges: Sequence[Range]) -> None:
-        self._source = source
-        self._ranges = ranges
-
-    def __enter__(self) -> UnreadAnswer:
-        source = self._source
-        while True:
-            url, headers = source.request(self._ranges)
-            several = _REFUSED if len(self._ranges) > 1 else ()
-            self._context = source.transport.get(url, headers, (*_EXPIRED, 412, 416, *several))
-            answer = self._context.__enter__()
-            if source.expired(url, answer):
-                self._context.__exit__(None, None, None)
-                continue
-            try:
-                if answer.status in _EXPIRED:
-                    raise fault_of(answer)
-                if answer.status in (412, 416) and answer.status not in several:
-                    raise _changed(source.size, f"the server answers {answer.status} where its bytes were asked for")
-            except FormatError:
-                self._context.__exit__(None, None, None)
-                raise
-            source.moved(answer)
-            return answer
-
-    def __exit__(self, *exc: object) -> None:
-        self._context.__exit__(None, None, None)
 
 
 def etag_of(answer: UnreadAnswer) -> str | None:
@@ -990,7 +952,7 @@ class Deadline:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Provide connections that are opened or used in the block end at the deadline."""
+        """End at the deadline the connections that are opened or used in the block."""
         timer = threading.Timer(self.left(), self._end_all)
         timer.daemon = True
         before, _OPENING.deadline = _OPENING.deadline, self
@@ -1089,13 +1051,6 @@ def _connect(connection: Any) -> socket.socket:
     raise failure
 
 
-def _let_go(connection: Any) -> None:
-    if connection.twin is not None:
-        twin, deadline = connection.twin
-        connection.twin = None
-        deadline.remove(twin)
-
-
 class _Final(HTTPResponse):
     """The final answer: servers may send interim ones (1xx) before it, of which the library skips only 100."""
 
@@ -1108,7 +1063,9 @@ class _Final(HTTPResponse):
         raise HTTPException(f"got more than {MOST_INTERIM} interim answers")
 
 
-class _Plain(HTTPConnection):
+class _Watched:
+    """A connection to an allowed network that ends at the deadline."""
+
     twin: Any = None
     response_class = _Final
 
@@ -1116,20 +1073,18 @@ class _Plain(HTTPConnection):
         return _connect(self)
 
     def close(self) -> None:
-        _let_go(self)
-        super().close()
+        if self.twin is not None:
+            (twin, deadline), self.twin = self.twin, None
+            deadline.remove(twin)
+        super().close()  # type: ignore[misc]
 
 
-class _Secure(HTTPSConnection):
-    twin: Any = None
-    response_class = _Final
+class _Plain(_Watched, HTTPConnection):  # type: ignore[misc]
+    """Such a connection over HTTP."""
 
-    def _new_conn(self) -> socket.socket:
-        return _connect(self)
 
-    def close(self) -> None:
-        _let_go(self)
-        super().close()
+class _Secure(_Watched, HTTPSConnection):  # type: ignore[misc]
+    """Such a connection over HTTPS."""
 
 
 class _PlainPool(urllib3.HTTPConnectionPool):
@@ -1141,7 +1096,7 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
-    """Return connections by host; a limited number is kept open between requests.
+    """Return connections by host; a limited number stays open between requests.
 
     :param proxy: the address of a proxy, with user and password if it requires them
     :raises FormatError: S916 if the proxy cannot be used
@@ -1191,7 +1146,7 @@ def read_parts(
     :param read: fills a buffer from the answer, and returns how many bytes came
     :param ranges: the requested ranges
     :param size: the size of the whole file, which every part must state
-    :raises ValueError: if the answer is anything else; the text says what
+    :raises ValueError: if the answer is anything else, with a sentence about it
     """
     place = {span: number for number, span in enumerate(ranges)}
     found: list[bytes | None] = [None] * len(ranges)

@@ -4,6 +4,10 @@ HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HUB_CACHE (or HF_HOME), HF_HUB_ETAG_TI
 the same meaning as for the hub's own client. The token is sent only to the endpoint. A cached file is used if its
 commit is the one that the hub names; if the address names a commit, or the mode is offline, it is used without a
 request.
+
+This is not left to that client (huggingface_hub 2.4.0): its one HTTP session serves all of a process, and networks can
+be refused there, but not time limits kept: each byte of a slow header starts its timeout again. Importing it takes twice
+the time of this module, and 11 MB more memory.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ def is_offline() -> bool:
 
 
 def transport(timeout: str) -> Transport:
-    """Request to the hub, with the token of the environment.
+    """Return requests to the hub, with the token of the environment.
 
     :param timeout: the variable with the seconds without a byte after which the hub counts as unreachable, unless the
     current policy differs from the default
@@ -178,7 +182,7 @@ _COSTS: dict[tuple[str, ...], Usage] = {}
 
 
 def listing_cost(address: HubAddress) -> Usage:
-    """What the lists of a repository have cost since this was asked last; whoever asks counts it as its own cost."""
+    """Return what the lists of a repository have cost since the last call; the caller counts it as its own cost."""
     return _COSTS.pop(address[:2], Usage(0, 0))
 
 

@@ -13,7 +13,7 @@ Everything else in the package is derived from these declarations. From the grou
 
     dialect        layouts, code maps and tails of I2_S tensors
     blocks         the types that have a scale for each group: codes, digits, scales
-    second_meanings  types that single programs gave the numbers of others
+    program_types  types that single programs gave the numbers of others
     type_registry  every meaning that a program gave to a type number, and the published advisories
 
     keys           metadata keys

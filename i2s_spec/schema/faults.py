@@ -243,7 +243,7 @@ KEY_COUNT_SPAN = Span(16, 24, "header.key_count")
 
 
 def header_size(size: int) -> None:
-    """A file shorter than a header is refused (clause 2.2)."""
+    """Refuse a file shorter than a header (clause 2.2)."""
     if size < HEADER_BYTES:
         raise FormatError(HEADER_TRUNCATED, Span(0, size, "header"), got=size, want=HEADER_BYTES)
 
@@ -273,7 +273,7 @@ def byte_order(version: int) -> tuple[ByteOrder, int]:
 
 
 def counts(tensors: int, keys: int, size: int) -> None:
-    """Counts that the bytes after the header cannot hold, or that exceed the limits, are refused (clauses 2.2, 12.2)."""
+    """Refuse counts that the bytes after the header cannot hold, or that exceed the limits (clauses 2.2, 12.2)."""
     room = size - HEADER_BYTES
     if keys > (most := room // limits.SMALLEST_KEY_VALUE):
         raise FormatError(KEY_COUNT, KEY_COUNT_SPAN, got=keys, want=most, room=room)

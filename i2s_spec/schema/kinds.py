@@ -159,7 +159,7 @@ WITHOUT_AUDIO: Final = "gemma3nv"
 
 @cache
 def projector_table() -> dict[str, Any]:
-    """What llama.cpp's loader asks of each type of projector: `source`, and `types` by name.
+    """Load the requirements of llama.cpp's loader for each type of projector: `source`, and `types` by name.
 
     Of a type: `keys` and `optional`, its own keys with their types; `tensors`, groups of names that it requires (`for`:
     the values of i and j, or the key with their number; `if`: a key and the value with which they are required);

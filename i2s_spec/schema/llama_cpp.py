@@ -3,7 +3,7 @@
 `table` reads `llama_cpp.json.gz`, which a script made from the loader's C++ sources (`tests/peers/arch_tables`): names of
 tensors with shapes as expressions of the hyperparameters, what is required and when, the types of keys, and what makes the
 loader refuse a file. `Demands` evaluates the rows of one architecture for one file. What the script could not resolve stays
-unknown, and nothing is said about it.
+unknown, and no claim is made about it.
 
     >>> llama = table().architecture("llama")
     >>> llama.rows[0].name, llama.rows[0].shapes.text
@@ -288,7 +288,7 @@ def table() -> Table:
 
 class KeyContents(NamedTuple):
     """A key's value: the type in the usual notation, such as `u32` or `arr[u32]`; how many elements an array has; and the
-    value itself, None if it is not looked at."""
+    value itself, None if it is not examined."""
 
     label: str
     length: int
@@ -310,7 +310,7 @@ class Contents(Protocol):
 class Demand(NamedTuple):
     """A tensor that the loader asks for.
 
-    :param certain: whether it does; otherwise that could not be told, and only the name is meant
+    :param certain: whether it does; otherwise that is not known, and only the name is meant
     :param row: where it is declared
     :param layer: the value of the first loop's variable, None outside loops
     """
@@ -505,7 +505,7 @@ class Demands(ExpressionScope):
         return found
 
     def flags(self, demand: Demand) -> int | None:
-        """What the loader does with a tensor; None if that is not known."""
+        """Return the flags with which the loader treats a tensor; None if that is not known."""
         value = self.evaluate(demand.row.flags, demand.row.loops)
         return None if value is UnknownValue else int(value)
 
@@ -545,8 +545,8 @@ class Demands(ExpressionScope):
             self.variables.clear()
 
     def broken_in_graph(self, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[str]:
-        """What the graph of the model needs and does not hold, in words: rotated dimensions come in pairs and are at most as
-        many as a head has; attn_q has the rows of all heads, or, with a gate, twice as many.
+        """Yield the conditions of the model's graph that are violated, in words: rotated dimensions come in pairs and are at
+        most as many as a head has; attn_q has the rows of all heads, or, with a gate, twice as many.
 
         :param shapes: names and shapes, in ggml's order, of tensors
         """

@@ -4,7 +4,7 @@ A release is declared with its name, size, digest and inventory, and how certain
 no two releases have the same one. It is not a proof, because a file can be changed without changing its length; the
 SHA-256 is. Sizes that were computed from an inventory say so.
 
-    >>> [release.name for release in by_size(1_187_801_280)]
+    >>> [release.name for release in RELEASES if release.size == 1_187_801_280]
     ['bitnet-b1.58-2B-4T']
 
 Programs are declared by the marks that they leave, because no file names them: a `Converter` writes keys and the tensor
@@ -114,11 +114,6 @@ RELEASES: Final[tuple[Release, ...]] = (
         "microsoft/BitNet docs/bitnet-embeddings-i2s-guide.md", by="convert-embedding",
     ),
 )  # fmt: skip
-
-
-def by_size(size: int) -> tuple[Release, ...]:
-    """Return the releases whose whole file has exactly this many bytes."""
-    return tuple(release for release in RELEASES if release.size == size)
 
 
 # --- producers -------------------------------------------------------------------------------------------------------

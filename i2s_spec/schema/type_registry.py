@@ -2,10 +2,10 @@
 
 Programs assign the numbers of tensor types and of `general.file_type` independently, so that a number alone says
 little. `TENSOR_TYPES` and `FILE_TYPE_HISTORY` list all meanings; for each number, the most likely meaning in a file
-comes first, as in `types`. `tensor_meanings` and `file_meanings` look them up, `fitting` chooses by the size of a
+comes first, as in `types`. `tensor_assignments` and `file_assignments` look them up, `fitting` chooses by the size of a
 tensor:
 
-    >>> [(each.name, each.program) for each in tensor_meanings(142)]
+    >>> [(each.name, each.program) for each in tensor_assignments(142)]
     [('PQ2_0', 'PrismML'), ('IQ2_TN', 'ik_llama.cpp')]
     >>> [each.name for each in fitting(42, (128, 640), 34 * 640)]
     ['TQ2_0_g128', 'Q2_0_G128']
@@ -32,10 +32,9 @@ from i2s_spec.errors import counted
 from i2s_spec.schema import types
 from i2s_spec.schema.keys import FILE_TYPES as COMMON
 from i2s_spec.schema.keys import MOSTLY
-from i2s_spec.schema.second_meanings import SECOND
+from i2s_spec.schema.program_types import PROGRAM_TYPES
 
-# --- meaning ---------------------------------------------------------------------------------------------------------
-# A meaning of a number: a name that one program gave it, for some time.
+# --- assignments -----------------------------------------------------------------------------------------------------
 
 #: The programs that assign numbers.
 UPSTREAM: Final = "llama.cpp"
@@ -55,8 +54,8 @@ class BlockSize(NamedTuple):
     row_bytes: int = 0
 
 
-class Meaning(NamedTuple):
-    """The meaning that one program gives a number, or gave it for some time.
+class Assignment(NamedTuple):
+    """A number and its meaning: the name that one program gives it, or gave it for some time.
 
     :param name: the name of the type; if `types` declares a type with this name and number, its size applies
     :param since: date and commit of its introduction, if known; `until` those of its end, empty if it is still in use
@@ -96,12 +95,14 @@ class Meaning(NamedTuple):
         return not self.until
 
 
-def periods(program: str, source: str, text: str) -> Iterator[Meaning]:
+def periods(program: str, source: str, text: str) -> Iterator[Assignment]:
     """Meanings from lines `number name since [until]`, a point in time being `date@commit`."""
     for line in text.split("\n"):
         if line.strip():
             number, name, since, *until = line.split()
-            yield Meaning(int(number), name, program, since.replace("@", " "), "".join(until).replace("@", " "), source)
+            yield Assignment(
+                int(number), name, program, since.replace("@", " "), "".join(until).replace("@", " "), source
+            )
 
 
 # --- tensor types ----------------------------------------------------------------------------------------------------
@@ -114,22 +115,22 @@ _PRISM: Final = "PrismML-Eng/llama.cpp ggml/include/ggml.h, ggml-org/llama.cpp#2
 
 #: BitNet's meanings, which apply to files with the architectures of BitNet.
 _OF_BITNET: Final = (
-    Meaning(30, "I2", BITNET, "2024-05", "2024-06", _FORK, "T-MAC's packing, in development branches", files=False),
-    Meaning(31, "I2", BITNET, "2024-06-09 dbee0a86", "2024-06", _FORK, "T-MAC's packing, in development branches"),
-    Meaning(31, "I2_S", BITNET, "2024-06 7a8961ff", "2024-08-28 44d7881e", _FORK,
+    Assignment(30, "I2", BITNET, "2024-05", "2024-06", _FORK, "T-MAC's packing, in development branches", files=False),
+    Assignment(31, "I2", BITNET, "2024-06-09 dbee0a86", "2024-06", _FORK, "T-MAC's packing, in development branches"),
+    Assignment(31, "I2_S", BITNET, "2024-06 7a8961ff", "2024-08-28 44d7881e", _FORK,
             "n/4 + 32 bytes, where Q4_0_4_4 has 18 for 32 weights; codes in two's complement"),
-    Meaning(32, "I8_S", BITNET, "2024-06 7a8961ff", "2024-08-28 44d7881e", _FORK, "activations in memory", files=False),
-    Meaning(36, "I2_S", BITNET, "2024-08-28 44d7881e", "", _BITNET, "n/4 + 32 bytes"),
-    Meaning(37, "I8_S", BITNET, "2024-08-28 44d7881e", "", _BITNET, "activations in memory", files=False),
-    Meaning(38, "TL1", BITNET, "2024-08-28 44d7881e", "", _BITNET, "n/4 + 32 bytes, for ARM"),
-    Meaning(39, "TL2", BITNET, "2024-08-28 44d7881e", "2026-05", _BITNET,
+    Assignment(32, "I8_S", BITNET, "2024-06 7a8961ff", "2024-08-28 44d7881e", _FORK, "activations in memory", files=False),
+    Assignment(36, "I2_S", BITNET, "2024-08-28 44d7881e", "", _BITNET, "n/4 + 32 bytes"),
+    Assignment(37, "I8_S", BITNET, "2024-08-28 44d7881e", "", _BITNET, "activations in memory", files=False),
+    Assignment(38, "TL1", BITNET, "2024-08-28 44d7881e", "", _BITNET, "n/4 + 32 bytes, for ARM"),
+    Assignment(39, "TL2", BITNET, "2024-08-28 44d7881e", "2026-05", _BITNET,
             "five bits for three weights and 32 bytes, for x86; MXFP4 has 17 bytes for 32"),
-    Meaning(42, "TL2", BITNET, "2026-05", "", _BITNET,
+    Assignment(42, "TL2", BITNET, "2026-05", "", _BITNET,
             "five bits for three weights and 32 bytes, for x86; Q2_0 has 18 bytes for 64 weights, or 34 for 128"),
 )  # fmt: skip
 
 _OF_UPSTREAM: Final = (
-    Meaning(30, "BF16", UPSTREAM, "2024-05-11 6d13791b", "", _GGML, "two bytes a weight"),
+    Assignment(30, "BF16", UPSTREAM, "2024-05-11 6d13791b", "", _GGML, "two bytes a weight"),
     *periods(UPSTREAM, _GGML, """
     31 Q4_0_4_4 2024-07-27@3f5a4bbe 2024-12-10@b3a469a1
     32 Q4_0_4_8 2024-07-27@3f5a4bbe 2024-12-10@b3a469a1
@@ -137,25 +138,25 @@ _OF_UPSTREAM: Final = (
     34 TQ1_0 2024-09-08@05904467
     35 TQ2_0 2024-09-08@05904467
     """),
-    Meaning(36, "IQ4_NL_4_4", UPSTREAM, "2024-12-03 bb693904", "2024-12-10 b3a469a1", _GGML,
+    Assignment(36, "IQ4_NL_4_4", UPSTREAM, "2024-12-03 bb693904", "2024-12-10 b3a469a1", _GGML,
             "18 bytes for 32 weights; today's llama.cpp refuses the number and calls it by this name",
             size=BlockSize(32, 18)),
-    Meaning(37, "IQ4_NL_4_8", UPSTREAM, "2024-12-10 b3a469a1", "2024-12-10 b3a469a1", _GGML,
+    Assignment(37, "IQ4_NL_4_8", UPSTREAM, "2024-12-10 b3a469a1", "2024-12-10 b3a469a1", _GGML,
             "named in a comment, and never written by a release", size=BlockSize(32, 18)),
-    Meaning(38, "IQ4_NL_8_8", UPSTREAM, "2024-12-10 b3a469a1", "2024-12-10 b3a469a1", _GGML,
+    Assignment(38, "IQ4_NL_8_8", UPSTREAM, "2024-12-10 b3a469a1", "2024-12-10 b3a469a1", _GGML,
             "named in a comment, and never written by a release", size=BlockSize(32, 18)),
-    Meaning(39, "MXFP4", UPSTREAM, "2025-08-14 3b145175", "", _GGML, "17 bytes for 32 weights"),
-    Meaning(40, "NVFP4", UPSTREAM, "2026-03-15 ac55e3cd", "", _GGML, "36 bytes for 64 weights"),
-    Meaning(41, "Q1_0", UPSTREAM, "2026-04-09 b5dafbb0", "", _GGML, "18 bytes for 128 weights"),
-    Meaning(42, "Q2_0", UPSTREAM, "2026-07-09 fcfe6389", "", _GGML, "18 bytes for 64 weights"),
+    Assignment(39, "MXFP4", UPSTREAM, "2025-08-14 3b145175", "", _GGML, "17 bytes for 32 weights"),
+    Assignment(40, "NVFP4", UPSTREAM, "2026-03-15 ac55e3cd", "", _GGML, "36 bytes for 64 weights"),
+    Assignment(41, "Q1_0", UPSTREAM, "2026-04-09 b5dafbb0", "", _GGML, "18 bytes for 128 weights"),
+    Assignment(42, "Q2_0", UPSTREAM, "2026-07-09 fcfe6389", "", _GGML, "18 bytes for 64 weights"),
 )  # fmt: skip
 
 _OF_PRISM: Final = (
-    Meaning(42, "Q2_0_G128", PRISM, "2026-03", "2026-08-27 prism-v7", "PrismML-Eng/llama.cpp#167, #130, #40",
+    Assignment(42, "Q2_0_G128", PRISM, "2026-03", "2026-08-27 prism-v7", "PrismML-Eng/llama.cpp#167, #130, #40",
             "34 bytes for 128 weights; files called *-Q2_0.gguf, which only the branch prism-v5 loads"),
-    Meaning(42, "Q2_0", PRISM, "2026-08-27 prism-v7", "", "PrismML-Eng/llama.cpp#130", "18 bytes for 64 weights"),
-    Meaning(142, "PQ2_0", PRISM, "2026-08-27 prism-v7", "", _PRISM, "34 bytes for 128 weights; keys prism.*"),
-    Meaning(143, "PTQ1_0", PRISM, "2026-09 prism-b10683", "", _PRISM, "28 bytes for 128 weights; keys prism.*"),
+    Assignment(42, "Q2_0", PRISM, "2026-08-27 prism-v7", "", "PrismML-Eng/llama.cpp#130", "18 bytes for 64 weights"),
+    Assignment(142, "PQ2_0", PRISM, "2026-08-27 prism-v7", "", _PRISM, "34 bytes for 128 weights; keys prism.*"),
+    Assignment(143, "PTQ1_0", PRISM, "2026-09 prism-b10683", "", _PRISM, "28 bytes for 128 weights; keys prism.*"),
 )  # fmt: skip
 
 _OF_IK: Final = (
@@ -246,120 +247,52 @@ _OF_IK: Final = (
     398 Q8_KV_R8 2025-02-19@1140b4568
     399 Q8_K_R8 2024-12-14@e885c1e59
     """),
-    Meaning(41, "IQ2_TN", IK, "2024-08-07 58a323f58", "2024-08-09 81266c22d", _IK, "66 bytes for 256 weights",
+    Assignment(41, "IQ2_TN", IK, "2024-08-07 58a323f58", "2024-08-09 81266c22d", _IK, "66 bytes for 256 weights",
             size=BlockSize(256, 66)),
-    Meaning(42, "IQ2_TN", IK, "2024-08-09 81266c22d", "2024-09-09 4a5d5e207", _IK, "66 bytes for 256 weights",
+    Assignment(42, "IQ2_TN", IK, "2024-08-09 81266c22d", "2024-09-09 4a5d5e207", _IK, "66 bytes for 256 weights",
             size=BlockSize(256, 66)),
-    Meaning(142, "IQ2_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK,
+    Assignment(142, "IQ2_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK,
             "66 bytes for 256 weights, later 64 and a float32 in front of a row", size=BlockSize(256, 66)),
-    Meaning(143, "IQ1_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK,
+    Assignment(143, "IQ1_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK,
             "54 bytes for 256 weights, later 52 and a float16 in front of a row", size=BlockSize(256, 54)),
 )  # fmt: skip
 
 #: Types that ik_llama.cpp uses for activations during products; they do not occur in files.
 _IN_MEMORY: Final = frozenset({"Q8_0_X4", "Q8_1_X4", "Q8_2_X4", "Q8_K64", "Q8_K16", "Q8_K32", "Q8_K128", "Q8_KR8"})
 
+_RLX: Final = "crates.io rlx-gguf 0.2.19"
+_ROCM: Final = "charlie12345/ROCmFPX ggml/include/ggml.h"
+_TURBO: Final = "forks' ggml.h; the numbers differ from fork to fork"
+_UNKNOWN: Final = "its size is not known here"
+
 #: Numbers that a single repository uses; few files have them.
 _OF_OTHERS: Final = (
-    Meaning(
-        40,
-        "I2_SR",
-        "a fork with row scales",
-        "2026",
-        "",
-        "sabdulmajid/BitNet 856c71d",
-        "n/4 + 4 bytes a row + 32 bytes",
-    ),
-    *(
-        Meaning(
-            each.number,
-            each.name,
-            each.program,
-            "2026",
-            "",
-            each.source,
-            each.tell,
-            size=None if each.block is None else BlockSize(*each.block),
-        )
-        for each in SECOND
-    ),
-    Meaning(37, "I8_S", "rlx-gguf", "2026", "", "crates.io rlx-gguf 0.2.19", "its size is not known here"),
-    Meaning(43, "FV5", "fermion", "2026", "", "crates.io rlx-gguf 0.2.19", "its size is not known here"),
-    Meaning(44, "FV5B", "fermion", "2026", "", "crates.io rlx-gguf 0.2.19", "its size is not known here"),
-    Meaning(
-        169,
-        "SALT",
-        "Tritium",
-        "2026",
-        "",
-        "crates.io tritium-format 1.1.0-rc.2",
-        "key tritium.salt.format; its size is not known here",
-    ),
-    *(
-        Meaning(number, "I2_S", "forks of llama.cpp", "2026", "", "reports", "n/4 + 32 bytes, as type 36")
-        for number in range(56, 60)
-    ),
-    *(
-        Meaning(
-            number,
-            name,
-            "TurboQuant's forks",
-            "2026",
-            "",
-            "forks' ggml.h; the numbers differ from fork to fork",
-            "KV caches in memory",
-            files=False,
-        )
-        for number, name in (
-            (41, "TURBO3_0"),
-            (42, "TURBO4_0"),
-            (42, "TURBO2_0"),
-            (42, "TURBO3_0"),
-            (43, "TURBO2_0"),
-            (43, "TURBO3_0"),
-            (43, "TURBO4_0"),
-            (44, "TURBO4_0"),
-            (44, "TURBO2_0"),
-        )
-    ),
-    Meaning(45, "TQ3_1S", "TurboQuant's forks", "2026", "", "forks' ggml.h", "weights in blocks of 32"),
-    Meaning(46, "TQ4_1S", "TurboQuant's forks", "2026", "", "forks' ggml.h", "weights in blocks of 32"),
-    *(
-        Meaning(number, name, "ROCmFPX", "2026", "", "charlie12345/ROCmFPX ggml/include/ggml.h", tell, size=size)
-        for number, name, tell, size in (
-            (100, "Q4_0_ROCMFP4", "18 bytes for 32 weights", BlockSize(32, 18)),
-            (101, "Q4_0_ROCMFP4_FAST", "17 bytes for 32 weights", BlockSize(32, 17)),
-            (102, "Q6_0_ROCMFPX", "", None),
-            (103, "Q8_0_ROCMFPX", "", None),
-            (104, "Q3_0_ROCMFPX", "14 bytes for 32 weights", BlockSize(32, 14)),
-            (107, "Q2_0_ROCMFPX", "10 bytes for 32 weights", BlockSize(32, 10)),
-            (108, "Q4_0_ROCMI4", "", None),
-        )
-    ),
-    Meaning(
-        105,
-        "TURBO3_0",
-        "ROCmFPX",
-        "2026",
-        "",
-        "charlie12345/ROCmFPX ggml/include/ggml.h",
-        "KV caches in memory",
-        files=False,
-    ),
-    Meaning(
-        106,
-        "TURBO4_0",
-        "ROCmFPX",
-        "2026",
-        "",
-        "charlie12345/ROCmFPX ggml/include/ggml.h",
-        "KV caches in memory",
-        files=False,
-    ),
-)
+    Assignment(40, "I2_SR", "a fork with row scales", "2026", "", "sabdulmajid/BitNet 856c71d",
+               "n/4 + 4 bytes a row + 32 bytes"),
+    *(Assignment(each.number, each.name, each.program, "2026", "", each.source, each.tell,
+                 size=None if each.block is None else BlockSize(*each.block)) for each in PROGRAM_TYPES),
+    Assignment(37, "I8_S", "rlx-gguf", "2026", "", _RLX, _UNKNOWN),
+    Assignment(43, "FV5", "fermion", "2026", "", _RLX, _UNKNOWN),
+    Assignment(44, "FV5B", "fermion", "2026", "", _RLX, _UNKNOWN),
+    Assignment(169, "SALT", "Tritium", "2026", "", "crates.io tritium-format 1.1.0-rc.2",
+               f"key tritium.salt.format; {_UNKNOWN}"),
+    *(Assignment(number, "I2_S", "forks of llama.cpp", "2026", "", "reports", "n/4 + 32 bytes, as type 36")
+      for number in range(56, 60)),
+    *(Assignment(number, f"TURBO{bits}_0", "TurboQuant's forks", "2026", "", _TURBO, "KV caches in memory", files=False)
+      for number, bits in ((41, 3), (42, 4), (42, 2), (42, 3), (43, 2), (43, 3), (43, 4), (44, 4), (44, 2))),
+    *(Assignment(number, name, "TurboQuant's forks", "2026", "", "forks' ggml.h", "weights in blocks of 32")
+      for number, name in ((45, "TQ3_1S"), (46, "TQ4_1S"))),
+    *(Assignment(number, name, "ROCmFPX", "2026", "", _ROCM, f"{size} bytes for 32 weights", size=BlockSize(32, size))
+      for number, name, size in ((100, "Q4_0_ROCMFP4", 18), (101, "Q4_0_ROCMFP4_FAST", 17), (104, "Q3_0_ROCMFPX", 14),
+                                 (107, "Q2_0_ROCMFPX", 10))),
+    *(Assignment(number, name, "ROCmFPX", "2026", "", _ROCM)
+      for number, name in ((102, "Q6_0_ROCMFPX"), (103, "Q8_0_ROCMFPX"), (108, "Q4_0_ROCMI4"))),
+    *(Assignment(number, name, "ROCmFPX", "2026", "", _ROCM, "KV caches in memory", files=False)
+      for number, name in ((105, "TURBO3_0"), (106, "TURBO4_0"))),
+)  # fmt: skip
 
 #: Every meaning; where numbers are equal, the likeliest in a file first.
-TENSOR_TYPES: Final[tuple[Meaning, ...]] = tuple(
+TENSOR_TYPES: Final[tuple[Assignment, ...]] = tuple(
     sorted(
         (
             *_OF_BITNET,
@@ -383,33 +316,33 @@ _BITNET_FILES: Final = "microsoft/BitNet, submodule 3rdparty/llama.cpp, llama.h"
 _PRISM_FILES: Final = "PrismML-Eng/llama.cpp#242"
 
 _FILES_OF_BITNET: Final = (
-    Meaning(
+    Assignment(
         32, "I2", BITNET, "2024-05", "2024-06", _FORK_FILES, "T-MAC's packing, in development branches", tensors=("I2_S",)
     ),
-    Meaning(33, "I2_S", BITNET, "2024-06", "2024-08", _FORK_FILES, "before the first release", tensors=("I2_S",)),
-    Meaning(38, "TL1", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("TL1",)),
-    Meaning(38, "I2_S", "BitNet's forks before their release", "2024-08", "2024-10", _FORK_FILES, tensors=("I2_S",)),
-    Meaning(39, "TL2", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("TL2",)),
-    Meaning(39, "I2_S", "BitNet's forks before their release", "2024-08", "2024-10", _FORK_FILES, tensors=("I2_S",)),
-    Meaning(40, "I2_S", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("I2_S",)),
+    Assignment(33, "I2_S", BITNET, "2024-06", "2024-08", _FORK_FILES, "before the first release", tensors=("I2_S",)),
+    Assignment(38, "TL1", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("TL1",)),
+    Assignment(38, "I2_S", "BitNet's forks before their release", "2024-08", "2024-10", _FORK_FILES, tensors=("I2_S",)),
+    Assignment(39, "TL2", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("TL2",)),
+    Assignment(39, "I2_S", "BitNet's forks before their release", "2024-08", "2024-10", _FORK_FILES, tensors=("I2_S",)),
+    Assignment(40, "I2_S", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("I2_S",)),
 )  # fmt: skip
 
 _FILES_OF_UPSTREAM: Final = (
-    Meaning(32, "BF16", UPSTREAM, "2024-05-11", "", _LLAMA, tensors=("BF16",)),
-    Meaning(33, "Q4_0_4_4", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
-    Meaning(34, "Q4_0_4_8", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
-    Meaning(35, "Q4_0_8_8", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
-    Meaning(36, "TQ1_0", UPSTREAM, "2024-09-08", "", _LLAMA, tensors=("TQ1_0",)),
-    Meaning(37, "TQ2_0", UPSTREAM, "2024-09-08", "", _LLAMA, tensors=("TQ2_0",)),
-    Meaning(38, "MXFP4_MOE", UPSTREAM, "2025-08-14", "", _LLAMA, tensors=("MXFP4", "Q8_0")),  # Q8_0: all but experts
-    Meaning(39, "NVFP4", UPSTREAM, "2026-03-15", "", _LLAMA, tensors=("NVFP4",)),
-    Meaning(40, "Q1_0", UPSTREAM, "2026-04-09", "", _LLAMA, tensors=("Q1_0",)),
-    Meaning(41, "Q2_0", UPSTREAM, "2026-07-09", "", _LLAMA, tensors=("Q2_0",)),
+    Assignment(32, "BF16", UPSTREAM, "2024-05-11", "", _LLAMA, tensors=("BF16",)),
+    Assignment(33, "Q4_0_4_4", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
+    Assignment(34, "Q4_0_4_8", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
+    Assignment(35, "Q4_0_8_8", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
+    Assignment(36, "TQ1_0", UPSTREAM, "2024-09-08", "", _LLAMA, tensors=("TQ1_0",)),
+    Assignment(37, "TQ2_0", UPSTREAM, "2024-09-08", "", _LLAMA, tensors=("TQ2_0",)),
+    Assignment(38, "MXFP4_MOE", UPSTREAM, "2025-08-14", "", _LLAMA, tensors=("MXFP4", "Q8_0")),  # Q8_0: all but experts
+    Assignment(39, "NVFP4", UPSTREAM, "2026-03-15", "", _LLAMA, tensors=("NVFP4",)),
+    Assignment(40, "Q1_0", UPSTREAM, "2026-04-09", "", _LLAMA, tensors=("Q1_0",)),
+    Assignment(41, "Q2_0", UPSTREAM, "2026-07-09", "", _LLAMA, tensors=("Q2_0",)),
 )
 
 _FILES_OF_PRISM: Final = (
-    Meaning(141, "PQ2_0", PRISM, "2026-08-27", "", _PRISM_FILES, tensors=("PQ2_0",)),
-    Meaning(143, "PTQ1_0", PRISM, "2026-09", "", _PRISM_FILES, tensors=("PTQ1_0",)),
+    Assignment(141, "PQ2_0", PRISM, "2026-08-27", "", _PRISM_FILES, tensors=("PQ2_0",)),
+    Assignment(143, "PTQ1_0", PRISM, "2026-09", "", _PRISM_FILES, tensors=("PTQ1_0",)),
 )
 
 _FILES_OF_IK: Final = (
@@ -482,26 +415,26 @@ _FILES_OF_IK: Final = (
     398 Q8_KV_R8 2025-02-19@1140b4568
     399 Q8_K_R8 2024-12-14@e885c1e59
     """),
-    Meaning(33, "IQ1_BN", IK, "2024-06-22 eecd48eab", "2024-07-27 0ceeb1172", _IK_FILES, tensors=("IQ1_BN",)),
-    Meaning(34, "IQ2_BN", IK, "2024-06-22 318899c8b", "2024-07-27 0ceeb1172", _IK_FILES, tensors=("IQ2_BN",)),
-    Meaning(36, "IQ1_BN", IK, "2024-07-27 0ceeb1172", "2024-09-09 4a5d5e207", _IK_FILES, tensors=("IQ1_BN",)),
-    Meaning(37, "IQ2_BN", IK, "2024-07-27 0ceeb1172", "2024-09-09 4a5d5e207", _IK_FILES, tensors=("IQ2_BN",)),
-    Meaning(42, "IQ2_TN", IK, "2024-08-07 58a323f58", "2024-08-09 4b2c94618", _IK_FILES),
-    Meaning(43, "IQ2_TN", IK, "2024-08-09 4b2c94618", "2024-09-09 4a5d5e207", _IK_FILES),
-    Meaning(136, "IQ1_BN", IK, "2024-09-09 4a5d5e207", "", _IK_FILES, tensors=("IQ1_BN",)),
-    Meaning(137, "IQ2_BN", IK, "2024-09-09 4a5d5e207", "", _IK_FILES, tensors=("IQ2_BN",)),
-    Meaning(143, "IQ2_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK_FILES),
-    Meaning(144, "IQ1_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK_FILES),
+    Assignment(33, "IQ1_BN", IK, "2024-06-22 eecd48eab", "2024-07-27 0ceeb1172", _IK_FILES, tensors=("IQ1_BN",)),
+    Assignment(34, "IQ2_BN", IK, "2024-06-22 318899c8b", "2024-07-27 0ceeb1172", _IK_FILES, tensors=("IQ2_BN",)),
+    Assignment(36, "IQ1_BN", IK, "2024-07-27 0ceeb1172", "2024-09-09 4a5d5e207", _IK_FILES, tensors=("IQ1_BN",)),
+    Assignment(37, "IQ2_BN", IK, "2024-07-27 0ceeb1172", "2024-09-09 4a5d5e207", _IK_FILES, tensors=("IQ2_BN",)),
+    Assignment(42, "IQ2_TN", IK, "2024-08-07 58a323f58", "2024-08-09 4b2c94618", _IK_FILES),
+    Assignment(43, "IQ2_TN", IK, "2024-08-09 4b2c94618", "2024-09-09 4a5d5e207", _IK_FILES),
+    Assignment(136, "IQ1_BN", IK, "2024-09-09 4a5d5e207", "", _IK_FILES, tensors=("IQ1_BN",)),
+    Assignment(137, "IQ2_BN", IK, "2024-09-09 4a5d5e207", "", _IK_FILES, tensors=("IQ2_BN",)),
+    Assignment(143, "IQ2_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK_FILES),
+    Assignment(144, "IQ1_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK_FILES),
 )  # fmt: skip
 
 _FILES_OF_OTHERS: Final = (
-    Meaning(41, "I2_SR", "a fork with row scales", "2026", "", "sabdulmajid/BitNet 856c71d", tensors=("I2_SR",)),
-    Meaning(41, "I2_S", "a proposal to BitNet (microsoft/BitNet#620)", "2026", "",
+    Assignment(41, "I2_SR", "a fork with row scales", "2026", "", "sabdulmajid/BitNet 856c71d", tensors=("I2_SR",)),
+    Assignment(41, "I2_S", "a proposal to BitNet (microsoft/BitNet#620)", "2026", "",
             "microsoft/BitNet#620", tensors=("I2_S",)),
 )  # fmt: skip
 
 #: Every meaning; where numbers are equal, the likeliest in a file first.
-FILE_TYPE_HISTORY: Final[tuple[Meaning, ...]] = tuple(
+FILE_TYPE_HISTORY: Final[tuple[Assignment, ...]] = tuple(
     sorted(
         (*_FILES_OF_BITNET, *_FILES_OF_UPSTREAM, *_FILES_OF_PRISM, *_FILES_OF_IK, *_FILES_OF_OTHERS),
         key=lambda each: (each.number, not each.is_current),
@@ -517,8 +450,8 @@ FILE_TYPE_HISTORY: Final[tuple[Meaning, ...]] = tuple(
 # keys that only one program writes.
 
 
-def _by_number(meanings: Sequence[Meaning]) -> dict[int, tuple[Meaning, ...]]:
-    found: dict[int, tuple[Meaning, ...]] = {}
+def _by_number(meanings: Sequence[Assignment]) -> dict[int, tuple[Assignment, ...]]:
+    found: dict[int, tuple[Assignment, ...]] = {}
     for each in sorted(meanings, key=lambda meaning: meaning.number):  # meanings of the same number keep their order
         found[each.number] = (*found.get(each.number, ()), each)
     return found
@@ -528,42 +461,42 @@ _TENSOR_TYPES: Final = _by_number(TENSOR_TYPES)
 _FILE_TYPES: Final = _by_number(FILE_TYPE_HISTORY)
 
 
-def tensor_meanings(number: int) -> tuple[Meaning, ...]:
+def tensor_assignments(number: int) -> tuple[Assignment, ...]:
     """Every meaning of a tensor type's number from 29 on, the likeliest in a file first."""
     return _TENSOR_TYPES.get(number, ())
 
 
-def file_meanings(number: int) -> tuple[Meaning, ...]:
+def file_assignments(number: int) -> tuple[Assignment, ...]:
     """Every meaning of a value of `general.file_type` from 30 on, the likeliest in a file first."""
     return _FILE_TYPES.get(number, ())
 
 
-def all_tensor_meanings() -> tuple[Meaning, ...]:
+def all_tensor_assignments() -> tuple[Assignment, ...]:
     """Every meaning of every tensor type's number from 29 on, by number."""
     return tuple(each for meanings in _TENSOR_TYPES.values() for each in meanings)
 
 
-def all_file_meanings() -> tuple[Meaning, ...]:
+def all_file_assignments() -> tuple[Assignment, ...]:
     """Every meaning of every file type from 30 on, by number."""
     return tuple(each for meanings in _FILE_TYPES.values() for each in meanings)
 
 
-def telling(meaning: Meaning) -> str:
+def telling(meaning: Assignment) -> str:
     """How to distinguish a meaning of a tensor type's number from its other meanings, in words.
 
-    >>> telling(tensor_meanings(142)[0])
+    >>> telling(tensor_assignments(142)[0])
     '34 bytes for 128 weights; keys prism.*'
     """
     if meaning.tell:
         return meaning.tell
-    namesakes = (each.tell for each in tensor_meanings(meaning.number) if each.name == meaning.name and each.tell)
+    namesakes = (each.tell for each in tensor_assignments(meaning.number) if each.name == meaning.name and each.tell)
     if named := next(namesakes, ""):
         return named
     kind, size = meaning.type, meaning.size
     if kind is not None and kind.size is None:
         size = BlockSize(kind.block, kind.bytes, kind.row_bytes)
     if size is None:
-        alone = len({each.name for each in tensor_meanings(meaning.number)}) == 1
+        alone = len({each.name for each in tensor_assignments(meaning.number)}) == 1
         return "no other meaning is known" if alone else "its size is not known here; only its program decides"
     front = f", {size.row_bytes} before a row" if size.row_bytes else ""
     return f"{counted(size.bytes, 'byte')} for {counted(size.block, 'weight')}{front}"
@@ -571,7 +504,7 @@ def telling(meaning: Meaning) -> str:
 
 def fitting(
     number: int, ne: Sequence[int], room: int, alignment: int = 32, keys: Collection[str] = ()
-) -> tuple[Meaning, ...]:
+) -> tuple[Assignment, ...]:
     """Return the possible meanings of a tensor type's number for a tensor of a file.
 
     :param ne: its shape, in ggml's order
@@ -582,7 +515,7 @@ def fitting(
     file has come first. Empty if there are none
     """
     found = []
-    for each in tensor_meanings(number):
+    for each in tensor_assignments(number):
         size = each.nbytes(ne)
         if size is not None and room in (size, types.padded(size, alignment)):
             found.append(each)
@@ -658,7 +591,7 @@ class LineageMeaning(NamedTuple):
     tensors: tuple[str, ...] = ()
 
 
-def _in_files(meanings: Iterable[Meaning]) -> tuple[LineageMeaning, ...]:
+def _in_files(meanings: Iterable[Assignment]) -> tuple[LineageMeaning, ...]:
     """Return the meanings that a file of today may have: those that programs still write, and BitNet's before its
     release.
     """
@@ -668,9 +601,9 @@ def _in_files(meanings: Iterable[Meaning]) -> tuple[LineageMeaning, ...]:
 
 #: Values of `general.file_type` on which lineages disagree, or that only one uses; BitNet's meaning first.
 FILE_TYPES: Final[dict[int, tuple[LineageMeaning, ...]]] = {
-    number: _in_files(file_meanings(number))
-    for number in sorted({each.number for each in all_file_meanings() if each.number > 35 and each.tensors})
-    if any(each.is_current for each in file_meanings(number))
+    number: _in_files(file_assignments(number))
+    for number in sorted({each.number for each in all_file_assignments() if each.number > 35 and each.tensors})
+    if any(each.is_current for each in file_assignments(number))
 }
 
 _FAMILIES: Final = {"BitNet": BITNET, "ggml": UPSTREAM, "one fork": "a fork with row scales"}
@@ -682,7 +615,7 @@ def file_types(number: int) -> tuple[LineageMeaning, ...]:
         return FILE_TYPES[number]
     name = COMMON.get(number)
     if name is None:
-        return tuple(each._replace(tensors=(each.name,)) for each in _in_files(file_meanings(number)))
+        return tuple(each._replace(tensors=(each.name,)) for each in _in_files(file_assignments(number)))
     whose = "ik_llama.cpp" if number >= 100 else "all"
     return (LineageMeaning(name, whose, MOSTLY.get(number, (name,))),)
 
@@ -713,7 +646,7 @@ def tensor_types(number: int) -> tuple[LineageMeaning, ...]:
         for kind in types.READINGS.get(number, ())
     ]
     known = {meaning.name for meaning in found}
-    found += [meaning for meaning in _in_files(tensor_meanings(number)) if meaning.name not in known]
+    found += [meaning for meaning in _in_files(tensor_assignments(number)) if meaning.name not in known]
     if number in types.TAKEN_OVER:
         found.append(LineageMeaning(f"the retired {types.TAKEN_OVER[number]}", UPSTREAM))
     return tuple(sorted(found, key=lambda meaning: (meaning.whose != BITNET, meaning.whose == UPSTREAM)))

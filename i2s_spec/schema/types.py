@@ -231,7 +231,7 @@ I2_S: Final = BY_NAME["I2_S"]
 #: Numbers that I2_S had before its release; BF16 and a retired type today.
 LEGACY_I2_S: Final = frozenset({30, 31})
 
-#: Numbers to which a single program gave another meaning, whose size is known: `second_meanings` declares these.
+#: Numbers to which a single program gave another meaning, whose size is known: `program_types` declares these.
 SECOND_NUMBERS: Final = frozenset({29, 30, 39, 40, 41, 42, 43, 44, 143})
 
 #: Types that no matrix of weights has: those of activations in memory, and numbers that ggml multiplies by no matrix of.

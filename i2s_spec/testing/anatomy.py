@@ -108,7 +108,7 @@ class Anatomy:
         return head + self.data[stop : self.infos_end] + padding + self.data[self.data_start :]
 
     def counted(self, data: bytes, section: str, by: int) -> bytes:
-        """`data`, which is these bytes with changes after the header, with another count of records."""
+        """Return `data`, which is these bytes with changes after the header, with another count of records."""
         leaf = self.places.get(COUNTED_BY[section])
         if leaf is None:
             return data
@@ -239,7 +239,7 @@ def edges(width: int) -> Iterator[int]:
 
 
 def lies(anatomy: Anatomy, leaf: FieldNode) -> Iterator[tuple[int, str]]:
-    """Values of a number that contradict the bytes around it, each with a description."""
+    """Yield values of a number that contradict the bytes around it, each with a description."""
     width, value, size = leaf.stop - leaf.start, anatomy.number(leaf), len(anatomy.data)
     top, left = 1 << 8 * width, size - leaf.stop
     yield (value + 1) % top, "one more"

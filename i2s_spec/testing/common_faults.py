@@ -32,7 +32,7 @@ class Mishap(NamedTuple):
 
 
 def mishaps() -> Iterator[Mishap]:
-    """Every mishap, the most common first."""
+    """Yield every mishap, the most common first."""
     return iter(_MISHAPS)
 
 

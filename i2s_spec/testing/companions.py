@@ -131,7 +131,7 @@ class Companion(Model):
                 self._encoder(encoder, table[type_])
 
     def _encoder(self, encoder: kinds.ProjectorEncoder, row: dict[str, Any]) -> None:
-        """The keys and tensors of an encoder, with one block."""
+        """Add the keys and tensors of an encoder, with one block."""
         self.key(encoder.flag, "bool", True)
         own = kinds.ENCODER_KEYS | kinds.ONE_ENCODER_KEYS[encoder.name]
         wanted = {f"{encoder.keys}.{name}": label for name, label in own.items()} | row.get("keys", {})

@@ -36,7 +36,7 @@ _HOSTILE: Final = (
 
 @cache
 def dictionary() -> tuple[bytes, ...]:
-    """Words with a meaning in a file: names of keys, tensors and architectures, and hostile texts."""
+    """Return words with a meaning in a file: names of keys, tensors and architectures, and hostile texts."""
     words = {ALIGNMENT_KEY: None, b"split.count": None, b"split.no": None}
     for architecture in ARCHITECTURES.values():
         words[architecture.prefix.encode()] = None
@@ -47,7 +47,7 @@ def dictionary() -> tuple[bytes, ...]:
 
 @operator(24)
 def edge(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A number becomes a value at the edge of its width."""
+    """Set a number to a value at the edge of its width."""
     if not anatomy.numbers:
         return None
     leaf = chance.choice(anatomy.numbers)
@@ -60,7 +60,7 @@ def edge(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(16)
 def lie(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A number contradicts the bytes around it."""
+    """Set a number to one that contradicts the bytes around it."""
     if not anatomy.numbers:
         return None
     leaf = chance.choice(anatomy.numbers)
@@ -70,7 +70,7 @@ def lie(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def borrow(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A number becomes that of another field of its width."""
+    """Set a number to that of another field of its width."""
     if not anatomy.numbers:
         return None
     leaf = chance.choice(anatomy.numbers)
@@ -81,7 +81,7 @@ def borrow(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(10)
 def rewrite(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A text becomes another one; its length follows, or does not."""
+    """Replace a text by another one; its length follows, or does not."""
     if not anatomy.texts:
         return None
     leaf = chance.choice(anatomy.texts)
@@ -103,7 +103,7 @@ def rewrite(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(6)
 def cut(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The file ends where a field begins or ends, or one byte away."""
+    """End the file where a field begins or ends, or one byte away."""
     at = chance.choice(anatomy.boundaries or (0,)) + chance.choice((0, 0, 0, -1, 1))
     if not 0 <= at < len(anatomy.data):
         return None
@@ -112,7 +112,7 @@ def cut(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def flip(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A bit of a field is flipped; all fields are equally likely, whatever their length."""
+    """Flip a bit of a field; all fields are equally likely, whatever their length."""
     filled = [leaf for leaf in anatomy.leaves if leaf.start < leaf.stop]
     if not filled:
         return None
@@ -126,7 +126,7 @@ def flip(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def stir(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """Bytes anywhere are replaced, doubled, removed or inserted; the data need not be a GGUF file."""
+    """Replace, double, remove or insert bytes anywhere; the data need not be a GGUF file."""
     data, size = anatomy.data, len(anatomy.data)
     start = chance.randrange(size + 1)
     stop = min(size, start + chance.choice((0, 1, 2, 4, 8, 32, 256)))
@@ -159,7 +159,7 @@ _ITEM: Final = re.compile(r"(.*)\.items\[(\d+)\](.*)")
 
 @operator(6)
 def double(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A record is doubled: after itself, or somewhere else in its section."""
+    """Double a record: after itself, or somewhere else in its section."""
     section, record = _record(anatomy, chance)
     if record is None:
         return None
@@ -170,7 +170,7 @@ def double(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(5)
 def remove(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A record is removed."""
+    """Remove a record."""
     section, record = _record(anatomy, chance)
     if record is None:
         return None
@@ -180,7 +180,7 @@ def remove(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def swap(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """Two records of a section are exchanged."""
+    """Exchange two records of a section."""
     section, record = _record(anatomy, chance)
     if record is None or len(anatomy.records[section]) < 2:
         return None
@@ -195,7 +195,7 @@ def swap(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(5)
 def element(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """An element of an array is doubled or removed."""
+    """Double or remove an element of an array."""
     found: dict[tuple[str, str], list[Any]] = {}
     for leaf in anatomy.leaves:
         if leaf.start <= leaf.stop and (item := _ITEM.fullmatch(leaf.path)):
@@ -216,7 +216,7 @@ def element(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(8)
 def add_key(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A key-value is added: a known name, with a value of an allowed type, or of any type."""
+    """Add a key-value: a known name, with a value of an allowed type, or of any type."""
     records = anatomy.records["key_values"]
     count = anatomy.places.get("header.key_count")
     if count is None or (not records and anatomy.infos_end is None):
@@ -228,7 +228,7 @@ def add_key(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 
 def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Mutation | None:
-    """Return a record of another file of the same byte order is put into this one, or replaces one."""
+    """Put a record of another file of the same byte order into this one, or replace one by it."""
     sections = [name for name, records in donor.records.items() if records and anatomy.records[name]]
     if not sections or donor.order != anatomy.order:
         return None
@@ -243,7 +243,7 @@ def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Mutation | None:
 
 @cache
 def _declared() -> tuple[tuple[bytes, tuple[str, ...]], ...]:
-    """Every declared key, as a file spells it, with its allowed types."""
+    """Return every declared key, as a file spells it, with its allowed types."""
     keys: dict[bytes, tuple[str, ...]] = {ALIGNMENT_KEY: ("u32",)}
     for architecture in ARCHITECTURES.values():
         keys.update((name.encode(), key.types) for name, key in architecture.keys.items())
@@ -367,7 +367,7 @@ def _extent(file: File, i: int) -> tuple[int, int]:
 
 @operator(10)
 def add_tensor(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A tensor is added, of any type, with the bytes that it needs."""
+    """Add a tensor of any type, with the bytes that it needs."""
     opened = _opened(anatomy)
     if opened is None:
         return None
@@ -386,7 +386,7 @@ def add_tensor(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(5)
 def retype(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A tensor gets another type, with the bytes that this type needs, or with its old bytes."""
+    """Give a tensor another type, with the bytes that this type needs, or with its old bytes."""
     opened = _opened(anatomy)
     if opened is None or not opened[1]:
         return None
@@ -405,7 +405,7 @@ def retype(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(6)
 def realign(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The file gets another alignment, with or without being laid out for it."""
+    """Give the file another alignment, with or without laying it out for it."""
     opened = _opened(anatomy)
     if opened is None:
         return None
@@ -424,7 +424,7 @@ def realign(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def shift(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The data section begins some bytes later, or earlier, than the header says."""
+    """Let the data section begin some bytes later, or earlier, than the header says."""
     if anatomy.infos_end is None or anatomy.data_start is None or anatomy.data_start > len(anatomy.data):
         return None
     start, data = anatomy.data_start, anatomy.data
@@ -442,7 +442,7 @@ def shift(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(5)
 def recode(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """An I2_S tensor is written in another dialect: the same weights, other bytes."""
+    """Write an I2_S tensor in another dialect: the same weights, other bytes."""
     file = File(BufferSource(anatomy.data))
     if file.fault is not None:
         return None
@@ -472,7 +472,7 @@ def recode(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(3)
 def turn(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The header is written in the other byte order; the data stay unchanged, or their scales are swapped, too."""
+    """Write the header in the other byte order; the data stay unchanged, or their scales are swapped, too."""
     opened = _opened(anatomy)
     if opened is None:
         return None
@@ -489,7 +489,7 @@ def turn(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(2)
 def behind(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """Bytes are appended to the file."""
+    """Append bytes to the file."""
     more = chance.choice((bytes(32), b"\xff" * 7, b"PK\x03\x04" + bytes(60), begun(), b"\0"))
     return Mutation(anatomy.data + more, f"{counted(len(more), 'byte')} put after the file")
 
@@ -509,7 +509,7 @@ def _kind(chance: Random) -> TensorType:
 
 
 def _content(kind: TensorType, ne: Iterable[int], chance: Random, order: str) -> bytes | None:
-    """Bytes for a tensor of that type, None if it would be too large for a test."""
+    """Return bytes for a tensor of that type, None if it would be too large for a test."""
     size = kind.nbytes(tuple(ne))
     if not 0 <= size <= _MOST_BYTES:
         return None

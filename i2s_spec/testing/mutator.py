@@ -47,7 +47,7 @@ _TRIES: Final = 24
 
 
 def mutate(data: bytes, seed: int | str, max_size: int | None = None) -> bytes:
-    """Another file, with one to five random changes.
+    """Return another file, with one to five random changes.
 
     :param data: any bytes; if they are not a GGUF file, they sometimes become one
     :param seed: the same one gives the same file
@@ -75,7 +75,7 @@ def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Mutati
 
 
 def _once(data: bytes, chance: Random, max_size: int | None) -> Mutation:
-    """One change that applies and keeps the size limit."""
+    """Make one change that applies and keeps the size limit."""
     if not data.startswith(b"GGUF") and chance.random() < 0.5:
         order = "little" if chance.random() < 0.8 else "big"
         start = mutations.begun(order)
@@ -113,12 +113,12 @@ def crossover(first: bytes, second: bytes, seed: int | str, max_size: int | None
 
 
 def custom_mutator(data: bytes, max_size: int, seed: int) -> bytes:
-    """`mutate` as libFuzzer and Atheris call it."""
+    """Mutate as libFuzzer and Atheris ask for it."""
     return mutate(bytes(data), seed, max_size)
 
 
 def custom_crossover(first: bytes, second: bytes, max_size: int, seed: int) -> bytes:
-    """`crossover` as libFuzzer and Atheris call it."""
+    """Cross two files as libFuzzer and Atheris ask for it."""
     return crossover(bytes(first), bytes(second), seed, max_size)
 
 
@@ -130,7 +130,7 @@ def truncations(data: bytes) -> Iterator[Mutation]:
 
 
 def edits(data: bytes) -> Iterator[Mutation]:
-    """Every change of one number to an edge value or a lie, in the order of the file, then every truncation."""
+    """Yield every change of one number to an edge value or a lie, in the order of the file, then every truncation."""
     anatomy = dissect(data)
     for leaf in anatomy.numbers:
         width, seen = leaf.stop - leaf.start, {data[leaf.start : leaf.stop]}
@@ -147,5 +147,5 @@ def edits(data: bytes) -> Iterator[Mutation]:
 
 
 def dictionary() -> tuple[bytes, ...]:
-    """Words for a fuzzer's dictionary: names of keys, tensors and architectures, and hostile texts."""
+    """Return words for a fuzzer's dictionary: names of keys, tensors and architectures, and hostile texts."""
     return mutations.dictionary()

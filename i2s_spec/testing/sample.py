@@ -318,7 +318,7 @@ def block_bytes(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
 
 
 def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
-    """Bytes for a tensor, different for each name: codes 0 to 2 and a scale if it has them, else floats near 1."""
+    """Return bytes for a tensor, different for each name: codes 0 to 2 and a scale if it has them, else floats near 1."""
     size = BY_NAME[kind].nbytes(ne)
     if kind in ("I2_S", "TL1"):
         codes = [byte for byte in range(256) if all(byte >> shift & 3 != 3 for shift in (0, 2, 4, 6))]

@@ -71,7 +71,7 @@ class I2sTensor(NamedTuple):
 
 
 def dialects(in_gguf: bool = True) -> SearchStrategy[Dialect]:
-    """Every dialect, the canonical one first.
+    """Draw every dialect, the canonical one first.
 
     :param in_gguf: only those that occur inside GGUF files
     """
@@ -88,7 +88,7 @@ def dialects(in_gguf: bool = True) -> SearchStrategy[Dialect]:
 
 
 def scales() -> SearchStrategy[float]:
-    """Scales that a sound tensor can have: positive float32 values of a usual size."""
+    """Draw scales that a sound tensor can have: positive float32 values of a usual size."""
     _need_hypothesis()
     from hypothesis import strategies as st
 
@@ -98,7 +98,7 @@ def scales() -> SearchStrategy[float]:
 def i2s_tensors(
     dialect: str | Dialect | None = None, *, byte_order: ByteOrder | None = None, most_rows: int = 8
 ) -> SearchStrategy[I2sTensor]:
-    """I2_S tensors with their weights, in one dialect or in any.
+    """Draw I2_S tensors with their weights, in one dialect or in any.
 
     :param dialect: a name or a `Dialect`; None for every one that occurs in GGUF files
     :param byte_order: the byte order of the scale; None for both
@@ -131,7 +131,7 @@ def i2s_tensors(
 
 
 def key_values() -> SearchStrategy[tuple[bytes, ValueType, Any]]:
-    """Key-values as (name, type, value in the schema's form): every type, and arrays of every type except arrays."""
+    """Draw key-values as (name, type, value in the schema's form): every type, and arrays of every type except arrays."""
     _need_hypothesis()
     from hypothesis import strategies as st
 
@@ -169,7 +169,8 @@ def gguf_files(
     types: Sequence[str] | None = None,
     most_tensors: int = 4,
 ) -> SearchStrategy[bytes]:
-    """Whole files without an architecture: any keys, any tensors, any alignment, either byte order; without linter errors.
+    """Draw whole files without an architecture: any keys, any tensors, any alignment, either byte order; without linter
+    errors.
 
     :param byte_order: None for both
     :param dialect: the dialect of I2_S tensors; None for every one
@@ -219,7 +220,7 @@ def gguf_files(
 
 
 def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "little") -> SearchStrategy[bytes]:
-    """Small complete models, as `i2s new` makes them; about 100 KB each.
+    """Draw small complete models, as `i2s new` makes them; about 100 KB each.
 
     :param architecture: one of `ARCHITECTURES`; None for every one
     :param byte_order: None for both
@@ -248,7 +249,7 @@ def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "l
 def mutated(
     files: SearchStrategy[bytes] | None = None, *, most: int = 4, max_size: int = 1 << 17
 ) -> SearchStrategy[bytes]:
-    """Files that were changed field by field; see `i2s_spec.testing.mutator`.
+    """Draw files that were changed field by field; see `i2s_spec.testing.mutator`.
 
     :param files: the files to change; None for sound files, or empty data
     :param most: the most changes
@@ -269,7 +270,7 @@ def mutated(
 
 
 def _orders(byte_order: ByteOrder | None) -> SearchStrategy[ByteOrder]:
-    """One byte order, or both, little-endian first."""
+    """Draw one byte order, or both, little-endian first."""
     from hypothesis import strategies as st
 
     both: tuple[ByteOrder, ...] = ("little", "big")
@@ -277,7 +278,7 @@ def _orders(byte_order: ByteOrder | None) -> SearchStrategy[ByteOrder]:
 
 
 def _unambiguous() -> list[TensorType]:
-    """Types whose number has only one meaning; I2_S first, because examples shrink towards it."""
+    """Return types whose number has only one meaning; I2_S first, because examples shrink towards it."""
     numbers = [kind.number for kind in TENSOR_TYPES]
     own = [
         kind

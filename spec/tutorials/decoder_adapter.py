@@ -13,7 +13,7 @@ FEATURES += ["strict.codes", "strict.extent", "strict.shapes"]
 
 
 def decode(data, columns, rows):
-    """The trits of a tensor, row by row (sections 5.3 and 5.4), and its scale (section 6.1)."""
+    """Return the trits of a tensor, row by row (sections 5.3 and 5.4), and its scale (section 6.1)."""
     count = columns * rows
     if count % 128:
         raise ValueError("info", "the last block is not whole")
@@ -26,7 +26,7 @@ def decode(data, columns, rows):
 
 
 def answer(message):
-    """The answer to a `run`."""
+    """Answer a `run`."""
     try:
         trits, scale = decode(Path(message["input"]["path"]).read_bytes(), *message["args"]["shape"])
     except ValueError as error:

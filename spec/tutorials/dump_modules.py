@@ -13,7 +13,7 @@ values = {}
 
 
 def store(name):
-    """A hook that keeps what a module gives."""
+    """Return a hook that stores the output of a module."""
 
     def hook(module, inputs, output):
         value = output[0] if isinstance(output, tuple) else output

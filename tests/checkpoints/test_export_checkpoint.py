@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_import import absmean
 from tiny_checkpoints import TINY, TYPE, bonsai, llama3, one_bit_llm, packed_2b4t
 
 import i2s_spec as i2s
 from i2s_spec.checkpoints.export_checkpoint import FORMS, export_checkpoint, for_absmean
 from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
 from i2s_spec.checkpoints.receipt import failed, make_receipt
-from i2s_spec.checkpoints.reference_import import absmean
 from i2s_spec.checkpoints.source_weights import FLOATS, float_windows
 from i2s_spec.cli import cli
 from i2s_spec.codec.encoding import FLOAT_WORDS

@@ -27,6 +27,7 @@ with warnings.catch_warnings():
     from oracle_models import Kind, kinds, loaded, random_model, saved
     from transformers.integrations.bitnet import AutoBitLinear
 
+from reference_import import CheckpointForward, Witness, differences
 from tiny_checkpoints import LLAMA_TEMPLATE
 
 import i2s_spec as i2s
@@ -35,7 +36,6 @@ from i2s_spec.checkpoints.families import BY_FAMILY
 from i2s_spec.checkpoints.folder import CheckpointFolder
 from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
 from i2s_spec.checkpoints.receipt import failed, make_receipt
-from i2s_spec.checkpoints.reference_import import CheckpointForward, Witness
 from i2s_spec.schema.architectures import PREFIXES
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.thorough]
@@ -58,9 +58,7 @@ def computed_here(path: Path, folder: Path, kind: Kind) -> np.ndarray:
     """The same of the file, by its graph; of an architecture without one, by the checkpoint's own forward pass."""
     if BY_FAMILY[kind.family].architecture not in PREFIXES:
         with CheckpointFolder(folder) as opened:
-            forward = CheckpointForward(
-                Witness(opened), quantized=lambda _: False, table=lambda values: values, scale=lambda _, values: values
-            )
+            forward = CheckpointForward(Witness(opened))
             return forward.logits(forward.hidden(TOKENS))
     result = i2s.load_model(path, "hf-f32").forward(TOKENS, taps=("result_norm",))
     found = result.taps["result_norm"] if kind.embedding else result.logits
@@ -88,6 +86,8 @@ def test_logits_survive_import_and_export(name: str, tmp_path: Path) -> None:
         result = import_checkpoint(folder, path, to=kind.to, embedding="F32")
         assert result.recognized.family.name == kind.family
         assert failed(make_receipt(folder, path, only="abcdfgk")) == []
+        with CheckpointFolder(folder) as opened, i2s.open(path) as file:
+            assert differences(file, Witness(opened)) == []
 
         apart = distance(computed_here(path, folder, kind), wanted)
         assert apart < NEAR

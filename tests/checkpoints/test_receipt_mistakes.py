@@ -1,4 +1,4 @@
-"""Every mistake that is injected into the importer fails a check of the receipt."""
+"""Every mistake that is injected into the importer fails a check of the receipt, and those of weights the slow twin."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from importer_mistakes import MISTAKES
+from reference_import import Witness, differences
 from tiny_checkpoints import Tiny, embedding_qwen3
 
+from i2s_spec.checkpoints.folder import CheckpointFolder
 from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
 from i2s_spec.checkpoints.receipt import failed, make_receipt
+from i2s_spec.gguf.reader import open as open_file
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +33,13 @@ def test_mistakes_are_caught(
         patch(patched)
         import_checkpoint(folder, path, to=to, pre="qwen2" if make is embedding_qwen3 else None)
     assert check in failed(make_receipt(folder, path, only=check, positions=8))
+    if check in "abce":
+        with CheckpointFolder(folder) as opened, open_file(path) as file:
+            assert differences(file, Witness(opened))
 
 
 def test_logits_catch_what_weights_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mistakes of tables and orders fail check g as well, which shares nothing with the importer."""
+    """Mistakes of tables and orders fail check g as well."""
     for name in (
         "gate and up exchanged", "queries not permuted", "reciprocal scale", "Gemma's norms without the 1",
         "value heads left grouped", "convolution in reverse",

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from peers.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
+from reference_import import CheckpointForward, Witness
 from tiny_checkpoints import SIZES, Maker, Tiny, bonsai, falcon_e, llama3, plain_llama, qwen35
 
 import i2s_spec as i2s
 from i2s_spec.checkpoints import plan
 from i2s_spec.checkpoints.folder import CheckpointFolder
-from i2s_spec.checkpoints.reference_import import CheckpointForward, Witness
 
 Floats = NDArray[Any]
 
@@ -65,12 +65,7 @@ def run_there(make: Callable[[], Tiny], to: str, folder: Path) -> tuple[Floats, 
     checkpoint, path = small_table(make()).write(folder / "checkpoint"), folder / "out.gguf"
     i2s.import_checkpoint(checkpoint, path, to=to)
     with CheckpointFolder(checkpoint) as opened:
-        forward = CheckpointForward(
-            Witness(opened),
-            quantized=lambda _: False,
-            table=lambda values: values.astype(np.float16).astype(np.float32),
-            scale=lambda _, values: values,
-        )
+        forward = CheckpointForward(Witness(opened), lambda values: values.astype(np.float16).astype(np.float32))
         wanted = log_softmax(forward.logits(forward.hidden(TOKENS)))
     theirs = log_probabilities("xllamacpp", path, TOKENS, flash=False)
     assert theirs.shape == wanted.shape == (len(TOKENS), SIZES["vocab"])

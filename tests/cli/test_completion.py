@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from click.shell_completion import CompletionItem, split_arg_string
 from pace import units
 
 from i2s_spec.cli import cli
-from i2s_spec.cli.completion import NAMES, SCRIPTS, candidates
+from i2s_spec.cli.completion import NAMES, completer
 from i2s_spec.testing.sample import Draft
 
 #: How to start a shell without the user's files and with as little output as possible.
@@ -54,8 +55,18 @@ def of_file(path: Path, *names: str) -> Path:
     return path
 
 
+def items(line: str) -> list[CompletionItem[str]]:
+    """What zsh is offered at the end of a line."""
+    words = split_arg_string(line)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMP_WORDS", line)
+        patch.setenv("COMP_CWORD", str(len(words) if line.endswith(" ") else len(words) - 1))
+        shell = completer("zsh")
+        return shell.get_completions(*shell.get_completion_args())
+
+
 def values(line: str) -> list[str]:
-    return [each.value for each in candidates(cli, line)]
+    return [each.value for each in items(line)]
 
 
 # --- candidates ---------------------------------------------------------------------------------------------------
@@ -79,7 +90,7 @@ def test_candidates_fit_the_position(tmp_path: Path) -> None:
     assert values("i2s new a.gguf --arch qwen35") == ["qwen35", "qwen35moe"]
     assert values("i2s convert a b --arch qwen") == ["qwen3", "qwen3-lm", "qwen35"]
     assert values(f"i2s decode {path} outp") == ["output.weight"]
-    assert [each.kind for each in candidates(cli, "i2s lint m")] == ["file"]
+    assert [each.type for each in items("i2s lint m")] == ["file"]
     assert values("i2s nothing --x") == values("i2s dump nofile.gguf blk") == []
 
 
@@ -189,7 +200,7 @@ def prepared(shell: str, folder: Path) -> Terminal:
     """A shell in which completion is set up, and `record` writes its arguments to the file `words`."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    (folder / "completion").write_text(SCRIPTS[shell])
+    (folder / "completion").write_text(completer(shell).source())
     (folder / "record").write_text('#!/bin/sh\nprintf "%s\\0" "$@" > words.part && mv words.part words\n')
     (folder / "record").chmod(0o755)
     terminal = Terminal(shell, folder)
@@ -202,7 +213,7 @@ def prepared(shell: str, folder: Path) -> Terminal:
     return terminal
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize("shell", START)
 def test_completion_in_a_shell(shell: str, tmp_path: Path) -> None:
     """What TAB inserts is what stands in the file, as one word; nothing of it is executed."""
     names = ["blk.0.attn_q.weight", "x$(touch pwned);`touch pwned` 'a' \"b\" *"]
@@ -221,7 +232,39 @@ def test_completion_in_a_shell(shell: str, tmp_path: Path) -> None:
         terminal.close()
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+#: What is typed, what is inserted behind it, and the last word then; a space follows if the word is complete.
+INSERTED = [
+    ("i2s lint --severity I105=w", "arning", ["I105=warning", "."]),
+    ("i2s lint --severity=I105=w", "arning", ["--severity=I105=warning", "."]),
+    ("i2s lint --severity I105", "=", ["I105=."]),
+    ("i2s lint --sev", "erity", ["--severity", "."]),
+    ("i2s lint --limit key", "=", ["keys=."]),
+    ("i2s lint --select G1,tail-mi", "ssing", ["G1,tail-missing", "."]),
+    ("i2s lint --select=G1,tail-mi", "ssing", ["--select=G1,tail-missing", "."]),
+    ("i2s fix --dialect interleave-64/z", "ero-first", ["interleave-64/zero-first", "."]),
+    ("i2s dump m.gguf general.ar", "chitecture", ["general.architecture", "."]),
+]
+
+
+@pytest.mark.parametrize("shell", START)
+def test_values_of_options_in_a_shell(shell: str, tmp_path: Path) -> None:
+    """The end of a word is inserted once, and a space behind it unless more of the same word must follow."""
+    of_file(tmp_path / "m.gguf", "x")
+    terminal = prepared(shell, tmp_path)
+    try:
+        for typed, inserted, words in INSERTED:
+            (tmp_path / "words").unlink(missing_ok=True)
+            terminal.send(f"{typed}\t")
+            terminal.until(inserted)
+            terminal.send(".\x01./record \x05\n")
+            terminal.wait(tmp_path / "words")
+            found = (tmp_path / "words").read_text(encoding="utf-8").split("\0")[:-1]
+            assert found[-len(words) :] == words, typed
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("shell", START)
 def test_listed_candidates_are_harmless(shell: str, tmp_path: Path) -> None:
     """Several answers are shown; none of them acts on the terminal."""
     of_file(tmp_path / "m.gguf", "x\x1b[2Jone", "xa_two", "xb_three")
@@ -235,11 +278,11 @@ def test_listed_candidates_are_harmless(shell: str, tmp_path: Path) -> None:
     assert "one" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize("shell", START)
 def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / "script"
-    script.write_text(SCRIPTS[shell])
+    script.write_text(completer(shell).source())
     done = subprocess.run([shell, "-n", str(script)], capture_output=True, encoding="utf-8", check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")

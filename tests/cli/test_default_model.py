@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import i2s_spec as i2s
 from i2s_spec.convert.trained import MODELS, OPENING, card, gguf_bytes, label
 
 NAME = "stories.gguf, which comes with i2s-spec"
-TOKENIZERS = pytest.mark.skipif(find_spec("tokenizers") is None, reason="tokenizers is not installed")
 
 
 def test_the_label_of_the_default_model() -> None:
@@ -50,7 +48,6 @@ def test_run_tells_a_story(tmp_path: Path) -> None:
     assert done.stdout.rstrip()[-1] in '."'
 
 
-@TOKENIZERS
 def test_run_without_a_prompt_continues_the_opening(tmp_path: Path) -> None:
     """The opening is also declared as tokens, since encoding needs an extra."""
     begun = run(tmp_path, "run", "--prompt", "One morning", "-n", "379", "-q")
@@ -59,14 +56,12 @@ def test_run_without_a_prompt_continues_the_opening(tmp_path: Path) -> None:
     assert ids.startswith(",".join(map(str, OPENING)) + ",")
 
 
-@TOKENIZERS
 def test_perplexity_of_stories_that_it_was_not_trained_on(tmp_path: Path) -> None:
     about = json.loads(run(tmp_path, "perplexity", "--json").stdout)
     assert about["context"] == card()["sizes"]["context"]
     assert about["perplexity"] < 1.6  # the model card's loss is 0.18, and exp(0.18) = 1.2; chance would give 512
 
 
-@TOKENIZERS
 def test_run_continues_a_prompt(tmp_path: Path) -> None:
     done = run(tmp_path, "run", "--prompt", "On a rainy day", "-n", "12", "-q")
     assert (done.returncode, done.stderr) == (0, "")

@@ -43,7 +43,6 @@ def test_record_says_what_to_type_next(folder: Path) -> None:
 
 
 def test_record_of_a_text(folder: Path) -> None:
-    pytest.importorskip("tokenizers")
     (folder / "text.txt").write_text("the weights")
     for number, words in enumerate((["--text", "the weights"], ["--text-file", "text.txt"])):
         done = run(folder, "golden", "record", "tiny.gguf", *words, "-o", f"text{number}", "-q")
@@ -66,14 +65,6 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
         first, wanted = file.metadata["tokenizer.ggml.bos_token_id"], file.metadata["tokenizer.ggml.add_bos_token"]
     assert wanted
     assert (f"llama-perplexity puts token {first} in place of the first one" in done.stderr) == (first != 1)
-
-
-def test_the_old_option_profile_works_with_a_notice(folder: Path) -> None:
-    done = run(folder, "golden", "record", "tiny.gguf", "--tokens", "1", "-o", "old-spelling", "--profile", "hf-f32")
-    assert done.returncode == 0, done.stderr
-    assert "--profile is called --numerics here" in done.stderr
-    assert json.loads((folder / "old-spelling" / "golden.json").read_text())["profile"] == "hf-f32"
-    assert "--profile" not in run(folder, "golden", "record", "--help").stdout
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +14,7 @@ import pytest
 from one_process import i2s
 
 from i2s_spec.cli.options import INPUT, OUTPUT, is_report
+from i2s_spec.cli.process import Progress, counting_bar, progress_bar
 from i2s_spec.cli.verbs import VERBS, cli
 from i2s_spec.linter.report import FORMATS
 
@@ -132,3 +136,24 @@ def test_what_an_earlier_call_wrote_into_a_folder_is_replaced(place: Path) -> No
     for line in ("import . -o o.gguf --force -q", "import . -o o.gguf --force -q", "lint . -o report.json --format json",
                  "lint . -o report.json --format json"):  # fmt: skip
         assert i2s(place / "ck", *line.split()).returncode in (0, 1), line
+
+
+@pytest.mark.parametrize("bar", [partial(progress_bar, "hashing"), partial(counting_bar, "asking", 3, forks=True)])
+def test_what_is_printed_beside_a_bar_stays_on_stdout(
+    bar: Callable[[], AbstractContextManager[Progress | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with bar() as advance:
+        assert advance is not None
+        advance(1, 3)
+        print("a result")
+    assert capsys.readouterr().out == "a result\n"
+
+
+def test_what_a_schema_is_written_to_is_replaced_only_with_force(tmp_path: Path) -> None:
+    assert i2s(tmp_path, "schema", "-o", "s.json").returncode == 0
+    again = i2s(tmp_path, "schema", "-o", "s.json")
+    assert (again.returncode, "s.json already exists; use --force to overwrite it" in again.stderr) == (2, True)
+    assert i2s(tmp_path, "schema", "-o", "s.json", "--force").returncode == 0

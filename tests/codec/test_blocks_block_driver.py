@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable
@@ -13,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_compiler import WARNINGS
+from c_compiler import arm_compiler, arm_emulator, host_compiler, program_of
 from windows import compiled_for_windows
 
 from i2s_spec.codec import blocks as block_reference
@@ -23,7 +20,6 @@ from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "block_driver.c"
-HEADERS = HERE.parent.parent / "pyx"
 WHATS = ("unpack", "pack", "floats", "count", "scales")
 
 
@@ -88,11 +84,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     @cache
     def compiled(compiler: str, *flags: str) -> Path:
-        program = tmp_path_factory.mktemp("built") / "block_driver"
-        command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
-        done = subprocess.run([*command, "-o", str(program)], capture_output=True, encoding="utf-8", check=False)
-        assert done.returncode == 0, done.stderr
-        return program
+        return program_of(SOURCE, tmp_path_factory.mktemp("built"), compiler, "-ffp-contract=off", *flags)
 
     return compiled
 
@@ -106,13 +98,6 @@ def sets_that_ran(*command: str | Path) -> set[str]:
     return {line.split(":")[0] for line in sets}
 
 
-def host_compiler() -> str:
-    compiler = os.environ.get("CC") or "cc"
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler: {compiler} is not there")
-    return compiler
-
-
 @pytest.mark.thorough
 def test_kernels_of_this_processor(build: Build, cases: Path) -> None:
     assert "portable" in sets_that_ran(build(host_compiler(), "-O3"), cases)
@@ -120,15 +105,7 @@ def test_kernels_of_this_processor(build: Build, cases: Path) -> None:
 
 @pytest.mark.thorough
 def test_neon_under_emulation(build: Build, cases: Path) -> None:
-    compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
-    if platform.machine() == "aarch64":
-        pytest.skip("this processor runs NEON itself")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no cross-compiler: {compiler} is not there")
-    emulator = next(filter(shutil.which, emulators), None)
-    if emulator is None:
-        pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
-    assert sets_that_ran(emulator, build(compiler, "-O3", "-static"), cases) == {"portable", "neon"}
+    assert sets_that_ran(arm_emulator(), build(arm_compiler(), "-O3", "-static"), cases) == {"portable", "neon"}
 
 
 @pytest.mark.thorough

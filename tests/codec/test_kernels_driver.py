@@ -6,9 +6,6 @@ processor cannot run, and uses sanitizers that this interpreter was not built wi
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from c_compiler import SANITIZERS, WARNINGS
+from c_compiler import SANITIZERS, arm_compiler, arm_emulator, host_compiler, program_of, require_sanitizers
 from windows import compiled_for_windows
 
 from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, is_runs, remap_of, run_layout
@@ -30,7 +27,6 @@ pytestmark = pytest.mark.thorough
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "driver.c"
-HEADERS = HERE.parent.parent / "pyx"
 ORACLE = HERE.parent / "oracle"
 
 WHATS: Final = ("unpack", "pack", "floats", "blocks", "to_rows", "of_rows", "scan", "histogram")
@@ -229,20 +225,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     @cache
     def compiled(compiler: str, *flags: str) -> Path:
-        program = tmp_path_factory.mktemp("built") / "driver"
-        command = [compiler, *WARNINGS, *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program)]
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-        assert done.returncode == 0, done.stderr
-        return program
+        return program_of(SOURCE, tmp_path_factory.mktemp("built"), compiler, *flags)
 
     return compiled
-
-
-def host_compiler() -> str:
-    compiler = os.environ.get("CC") or "cc"
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler: {compiler} is not there")
-    return compiler
 
 
 def run(*command: str | Path) -> Iterator[str]:
@@ -269,24 +254,12 @@ def test_the_whole_set_of_vectors(build: Build, shared: Path, tmp_path: Path) ->
 def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path) -> None:
     """No byte is touched that does not belong to source or result, and nothing is done that C leaves undefined."""
     compiler = host_compiler()
-    probe = tmp_path / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *SANITIZERS, str(probe), "-o", str(tmp_path / "probe")]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip(f"{compiler} has no sanitizers")
+    require_sanitizers(tmp_path, compiler, *SANITIZERS)
     assert "portable" in set(run(build(compiler, *SANITIZERS), made_up))
 
 
 def test_neon_under_emulation(build: Build, made_up: Path, from_vectors: Path) -> None:
-    compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
-    if platform.machine() == "aarch64":
-        pytest.skip("this processor runs NEON itself")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no cross-compiler: {compiler} is not there")
-    emulator = next(filter(shutil.which, emulators), None)
-    if emulator is None:
-        pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
-    driver = build(compiler, "-O3", "-static")
+    emulator, driver = arm_emulator(), build(arm_compiler(), "-O3", "-static")
     assert list(run(emulator, driver, made_up, "neon")) == ["neon"]
     assert list(run(emulator, driver, from_vectors, "neon")) == ["neon"]
 

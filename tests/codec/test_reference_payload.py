@@ -92,12 +92,3 @@ def test_results_are_written_where_they_belong() -> None:
         payload_native.pack_codes(codes, layout, out=bytearray(63))
     with pytest.raises(ValueError, match="its own bytes"):
         payload_native.recode(room, (2, 128), DIALECTS[0], DIALECTS[1], out=room)
-
-
-def test_the_old_keyword_works_with_a_notice() -> None:
-    data = bytes([0xFF]) * 32 + bytes(32)  # unused codes only
-    with pytest.warns(DeprecationWarning, match="the keyword code3= is called unused_code= now"):
-        trits, _ = native.unpack(data, (1, 128), code3="zero")  # type: ignore[call-overload]
-    assert not trits.any()
-    with pytest.raises(TypeError, match="not both"):
-        native.dequantize(data, (1, 128), code3="zero", unused_code="zero")  # type: ignore[call-arg]

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_compiler import REPORTING, skip_without_shadow_memory
+from c_compiler import REPORTING, host_compiler, program_of, require_sanitizers, skip_without_shadow_memory
 
 from i2s_spec.codec._survey import BLOCK, Parts, kernel_sets
 from i2s_spec.gguf._strings import Walk
 
 HERE = Path(__file__).resolve().parent
-HEADERS = HERE.parent.parent / "pyx"
 BEST = [name for name, runs in kernel_sets() if runs][-1]
 
 
@@ -129,18 +128,9 @@ def test_a_walk_that_threads_share() -> None:
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The survey by threads in C, under the thread sanitizer."""
     folder = tmp_path_factory.mktemp("threads")
-    compiler, flags = os.environ.get("CC") or "cc", ["-fsanitize=thread", *REPORTING]
-    probe = folder / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *flags, str(probe), "-o", str(folder / "probe")]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip(f"{compiler} has no such sanitizer")
-    if subprocess.run([folder / "probe"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not let the sanitizer run")
-    source, program = HERE / "driver" / "survey_threads.c", folder / "driver"
-    build = [compiler, "-pthread", *flags, f"-I{HEADERS}", str(source), "-o", str(program)]
-    subprocess.run(build, check=True)
-    return program
+    compiler, flags = host_compiler(), ["-fsanitize=thread", *REPORTING]
+    require_sanitizers(folder, compiler, *flags)
+    return program_of(HERE / "driver" / "survey_threads.c", folder, compiler, "-pthread", *flags)
 
 
 @pytest.mark.thorough

@@ -17,7 +17,7 @@ from mutants.answers import NotAskedError, asked, passes
 from peers.decoders import row, rows, run_on
 from peers.implementations import ADAPTERS, MissingError, implementations
 
-from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.explanations import explained
 from i2s_spec.conformance.protocol import CaseFolder, read_cases
 from i2s_spec.conformance.runner import ProtocolAsker, run_cases
 from i2s_spec.conformance.score import Status, difference, expected_bytes

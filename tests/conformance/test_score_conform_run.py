@@ -17,7 +17,7 @@ from one_process import i2s as i2s_here
 from i2s_spec.codec import native
 from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.conformance import score
-from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.explanations import explained
 from i2s_spec.conformance.protocol import AdapterFault, AdapterProcess, VectorCase, read_cases
 from i2s_spec.conformance.report import FORMS, ndjson, read_ndjson
 from i2s_spec.conformance.runner import ProtocolAsker, SimpleAsker, run_cases

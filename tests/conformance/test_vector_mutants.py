@@ -13,7 +13,7 @@ from mutants.plain_numbers import PlainNumbers
 
 from i2s_spec.cli import conform
 from i2s_spec.cli.conform import vectors_command
-from i2s_spec.conformance.mistakes import FLAGS, NOT_IN_MODELS
+from i2s_spec.conformance.explanations import FLAGS, NOT_IN_MODELS
 from i2s_spec.conformance.vectors import Suite, vector
 from i2s_spec.conformance.vectors.all_vectors import drafts, suite_of
 from i2s_spec.errors import SettingError

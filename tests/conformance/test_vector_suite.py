@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from i2s_spec._version import __version__
 from i2s_spec.cli.conform import vectors_command
 from i2s_spec.conformance import packages
-from i2s_spec.conformance.operations import COMPARISONS, OPERATIONS, PHASES, VERDICTS
 from i2s_spec.conformance.packages import tarball, write_package
+from i2s_spec.conformance.protocol_terms import COMPARISONS, OPERATIONS, PHASES, VERDICTS
 from i2s_spec.conformance.vectors import Suite, load, suite
 from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.all_vectors import FIRST, HERE, SUITE_VERSION, drafts, suite_of, write_suite

@@ -62,7 +62,7 @@ def test_new_files_have_the_type_and_its_number(rows: bytes) -> None:
     file = open_file(rows)
     tensor = file.tensors[NAME]
     assert (tensor.kind, tensor.number, file.metadata["general.file_type"]) == ("I2_SR", 40, 41)
-    assert np.unique(tensor.ternary().form.decode(tensor.read(), tensor.elements).scales).size > 100
+    assert np.unique(tensor.ternary().encoding.decode(tensor.read(), tensor.elements).scales).size > 100
     want = blocks.dequantize(tensor.read(), tensor.shape, "I2_SR")
     assert np.array_equal(tensor.dequantize(), want)
 

@@ -176,7 +176,7 @@ def test_examples_need_neither_hypothesis_nor_a_checkout(tmp_path: Path) -> None
 def test_a_command_without_its_extra_gives_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_examples, "find_spec", lambda name: None)
     needing = [code for code, each in SITUATIONS.items() if isinstance(each, Situation) and each.needs]
-    assert set(needing) == {"T907", "T951"}
+    assert set(needing) == {"T951"}
     with pytest.raises(MissingExtra, match=r"\[chat\]"):
         shown.__wrapped__(find("T951"))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from i2s_site.flows import Arrow, Box, flow
 from i2s_spec._version import __version__
 from i2s_spec.draw import svg
-from i2s_spec.draw.chart import DOT_PLOT_WIDTH, HEIGHT, Dot, LayerValue, Line, Measured, dot_plot, layer_lines
+from i2s_spec.draw.chart import DOT_PLOT_WIDTH, WIDTH, Dot, Line, Measured, PlacedValue, dot_plot, series
 from i2s_spec.draw.text import made_by
 
 
@@ -56,23 +56,27 @@ def test_invalid_measurements_are_refused(value: float) -> None:
         dot_plot([], "", "", "s")
 
 
-@given(st.lists(st.lists(st.floats(width=32), min_size=1, max_size=8), min_size=1, max_size=5))
+@given(st.lists(st.lists(st.floats(width=32), min_size=1, max_size=8), min_size=1, max_size=5), st.booleans())
 @examples(60)
-def test_lines_by_layer_show_every_value(series: list[list[float]]) -> None:
+def test_series_show_every_value(values_by_line: list[list[float]], is_by_layer: bool) -> None:
     lines = [
-        Line(f"g{i}", [LayerValue(layer, value, f"{i}:{layer}", layer) for layer, value in enumerate(values)])
-        for i, values in enumerate(series)
+        Line(f"g{i}", [PlacedValue(layer, value, f"{i}:{layer}", layer) for layer, value in enumerate(values)])
+        for i, values in enumerate(values_by_line)
     ]
-    root = ElementTree.fromstring(layer_lines(lines, "says", "more", "scale"))
-    every = [value for values in series for value in values]
+    height = 260 if is_by_layer else 190
+    labels = ("scale", "layer") if is_by_layer else ()
+    root = ElementTree.fromstring(series(lines, "says", "more", *labels, height=height))
+    every = [value for values in values_by_line for value in values]
     plain = [value for value in every if math.isfinite(value) and value > 0]
     circles = list(root.iter("circle"))
     assert len(circles) == len(plain)
-    assert all(0 <= float(each.attrib["cy"]) <= HEIGHT for each in circles)
+    assert all(0 <= float(each.attrib["cx"]) <= WIDTH and 0 <= float(each.attrib["cy"]) <= height for each in circles)
+    above = sorted(zip(plain, (float(each.attrib["cy"]) for each in circles), strict=True))
+    assert all(high[1] <= low[1] + 0.02 for low, high in pairwise(above))
     assert sum(path.attrib["class"] == "cross" for path in root.iter("path")) == len(every) - len(plain)
     words = [each.text for each in root.iter("text")]
-    assert "layer" in words
-    assert "scale" in words
+    assert 2 <= len(words) <= 60
+    assert {"layer", "scale"} <= set(words) if is_by_layer else not {"layer", "scale"} & set(words)
 
 
 def test_every_color_has_a_dark_one() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.draw.chart import THINNEST, Point, Segment, Share, bars, columns, points, strip, wrapped
+from i2s_spec.draw.chart import THINNEST, Segment, Share, bars, columns, strip, wrapped
 from i2s_spec.draw.svg import drawing, element, number, outline, rect, text, title
 
 #: Characters that text may contain after `errors.quote`, including markup.
@@ -87,22 +85,6 @@ def test_bars_name_their_shares() -> None:
     assert said == ["25.0%", "−1", "50.0%", "0", "25.0%", "+1"]
     tall = [boxes(path.attrib["d"])[0][3] for path in root.iter("path") if path.attrib["class"] != "grid"]
     assert tall[1] == pytest.approx(2 * tall[0], abs=0.05)
-
-
-@given(st.lists(st.floats(width=32), max_size=30))
-@examples(60)
-def test_points_lie_inside_whatever_they_are(values: list[float]) -> None:
-    drawn = points([Point(value, "g0", "said", i) for i, value in enumerate(values)], "Scales", "")
-    root = ElementTree.fromstring(drawn)
-    plain = [value for value in values if math.isfinite(value) and value > 0]
-    circles = list(root.iter("circle"))
-    assert len(circles) == len(plain)
-    assert sum("cross" in path.attrib["class"] for path in root.iter("path")) == len(values) - len(plain)
-    assert all(0 <= float(circle.attrib["cx"]) <= 1000 and 0 <= float(circle.attrib["cy"]) <= 190 for circle in circles)
-    above = sorted(zip(plain, (float(circle.attrib["cy"]) for circle in circles), strict=True))
-    assert all(high[1] <= low[1] + 0.02 for low, high in pairwise(above))
-    if plain:
-        assert 2 <= len(list(root.iter("text"))) <= 40
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=40), st.integers(1, 12))

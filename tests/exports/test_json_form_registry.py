@@ -13,7 +13,7 @@ import jsonschema
 import i2s_spec.exports as room
 from i2s_spec.exports import export
 from i2s_spec.exports.json_form import COLUMNS
-from i2s_spec.schema.type_registry import Meaning, all_file_meanings, all_tensor_meanings, tensor_meanings
+from i2s_spec.schema.type_registry import Assignment, all_file_assignments, all_tensor_assignments, tensor_assignments
 
 SCHEMA = json.loads((Path(room.__file__).parent / "registry.schema.json").read_text())
 
@@ -68,22 +68,22 @@ def _again(row: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _declared(each: Meaning) -> tuple[Any, ...]:
+def _declared(each: Assignment) -> tuple[Any, ...]:
     return each.number, each.name, each.program, each.since, each.until, each.source, each.files, each.tensors
 
 
 def test_the_table_read_back_is_the_registry() -> None:
     rows = read_tsv()
     assert [_again(row) for row in rows if row["kind"] == "tensor_type"] == [
-        _declared(m) for m in all_tensor_meanings()
+        _declared(m) for m in all_tensor_assignments()
     ]
-    assert [_again(row) for row in rows if row["kind"] == "file_type"] == [_declared(m) for m in all_file_meanings()]
+    assert [_again(row) for row in rows if row["kind"] == "file_type"] == [_declared(m) for m in all_file_assignments()]
 
 
 def test_sizes_are_those_of_the_meanings() -> None:
     """Where a row has a block, a tensor has the bytes that follow from it."""
     rows = [row for row in read_json() if row["kind"] == "tensor_type"]
-    for row, meaning in zip(rows, all_tensor_meanings(), strict=True):
+    for row, meaning in zip(rows, all_tensor_assignments(), strict=True):
         if row["block"] is not None:
             ne = (row["block"] * 3, 5)
             assert meaning.nbytes(ne) == 5 * (3 * row["bytes"] + row["row_bytes"])
@@ -106,4 +106,4 @@ def test_meanings_of_a_number_are_distinguished() -> None:
             for other in known:
                 if one["tell"] == other["tell"] and one["name"] != other["name"]:
                     assert (one["block"], one["bytes"]) == (other["block"], other["bytes"]), (one, other)
-    assert {each.name for each in tensor_meanings(42)} >= {"Q2_0", "Q2_0_G128", "TL2"}
+    assert {each.name for each in tensor_assignments(42)} >= {"Q2_0", "Q2_0_G128", "TL2"}

@@ -14,6 +14,7 @@ from peers import wgsl_device
 
 from i2s_spec.codec import blocks
 from i2s_spec.exports import export, wgsl
+from i2s_spec.exports.c_header import NO_TRIT
 from i2s_spec.model.reference import bitlinear
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
@@ -51,7 +52,7 @@ def test_decode_in_every_dialect(order: int) -> None:
     payload = RANDOM.integers(0, 256, rows * cols // 4, np.uint8)
     codes = payload[layout.byte_of(k, rows, cols)] >> layout.shift_of(k, rows, cols).astype(np.uint8) & 3
     for code_map, each in enumerate(CODE_MAPS.values()):
-        trits = np.array([wgsl.NO_TRIT if trit is None else trit for trit in each.trits])
+        trits = np.array([NO_TRIT if trit is None else trit for trit in each.trits])
         found = run("decode", payload.tobytes() + bytes(32), (rows, cols), k.size, order=order, code_map=code_map)
         assert np.array_equal(found, trits[codes]), each
 
@@ -62,7 +63,7 @@ def test_scale_of_a_tensor(big_endian: int) -> None:
     tensor = bytes(range(64)) + scale.tobytes() + bytes(28)
     trits = run("decode", tensor, (2, 128), 256)
     found = run("dequantise", tensor, (2, 128), 256, big_endian=big_endian).view(np.float32)
-    sound = trits != wgsl.NO_TRIT
+    sound = trits != NO_TRIT
     assert np.array_equal(found[sound], (trits.astype(np.float32) * scale.astype(np.float32))[sound])
 
 

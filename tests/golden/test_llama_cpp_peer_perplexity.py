@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kl_base import read_base
 from peers import llama_tools
 
 from i2s_spec.cli import cli
 from i2s_spec.convert.new import new
-from i2s_spec.golden.llama_cpp import read_base
 
 REASON = llama_tools.perplexity_missing()
 pytestmark = [pytest.mark.thorough, pytest.mark.skipif(REASON is not None, reason=str(REASON))]

@@ -64,7 +64,6 @@ def test_fields() -> None:
     assert data[tensor.scale_span.start : tensor.scale_span.stop] == struct.pack("<f", 0.75)
     assert data[tensor.unused_span.start : tensor.unused_span.stop] == b"\x01" * 28
     assert tensor.constant is None
-    assert tensor.first_unused_element is None
 
 
 def test_runs_and_code_3() -> None:
@@ -78,7 +77,6 @@ def test_runs_and_code_3() -> None:
     assert tensor.longest_run == ByteRun(1000, 300, 0x55)
     assert tensor.last_run == ByteRun(8189, 3, 0)
     assert tensor.first_unused == 4000
-    assert tensor.first_unused_element == 4000 // 32 * 128 + 4000 % 32
     [constant] = seen(model(matrix(b"\xaa" * 128)))
     assert constant.constant == 0xAA
 

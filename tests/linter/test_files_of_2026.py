@@ -13,7 +13,7 @@ from i2s_spec.convert.convert_file import advice, convert_file
 from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.schema.type_registry import tensor_meanings
+from i2s_spec.schema.type_registry import tensor_assignments
 from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Model
 
@@ -119,7 +119,7 @@ def test_an_unknown_type_is_one_finding(files: dict[str, bytes], kind: str, plac
     name = list(open_file(data).tensors)[rows[0]]
     others = f", and so have {len(rows) - 1} others" if len(rows) > 1 else ""
     assert message.startswith(f"tensor '{name}' has type {number}, which no known ggml defines{others}")
-    for meaning in [each for each in tensor_meanings(number) if each.files]:
+    for meaning in [each for each in tensor_assignments(number) if each.files]:
         assert f"{meaning.name} to {meaning.program}" in message
 
 

@@ -247,7 +247,6 @@ class Spacious(Arithmetic):
 
 
 def test_a_conversation_goes_on_where_it_was() -> None:
-    pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
     tokenizer = words()
     model = Spacious(tokenizer.size)
     conversation = Conversation(model, tokenizer, FORMATS["bitnet"], limit=4, system="Be brief.")
@@ -273,7 +272,6 @@ def test_a_conversation_goes_on_where_it_was() -> None:
 
 
 def test_an_end_token_from_the_model_is_not_added_again() -> None:
-    pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
     tokenizer = words()
     end = tokenizer.vocabulary.ids["<|eot_id|>"]
 
@@ -291,7 +289,6 @@ def test_an_end_token_from_the_model_is_not_added_again() -> None:
 
 
 def test_a_rendered_conversation_is_the_same_as_a_declared_one() -> None:
-    pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
     tokenizer = words()
     model = Spacious(tokenizer.size)
 
@@ -307,7 +304,6 @@ def test_a_rendered_conversation_is_the_same_as_a_declared_one() -> None:
 
 
 def test_a_conversation_that_no_longer_fits_says_so_and_stays_as_it_was() -> None:
-    pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
     tokenizer = words()
     conversation = Conversation(Spacious(tokenizer.size), tokenizer, FORMATS["bitnet"], room=60, limit=5)
     with pytest.raises(SettingError, match="room for 60"):

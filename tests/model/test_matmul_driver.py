@@ -6,8 +6,6 @@ memory that the kernels get lies between guard pages.
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import struct
 import subprocess
@@ -18,7 +16,15 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from c_compiler import REPORTING, WARNINGS, skip_without_shadow_memory
+from c_compiler import (
+    REPORTING,
+    arm_compiler,
+    arm_emulator,
+    host_compiler,
+    program_of,
+    require_sanitizers,
+    skip_without_shadow_memory,
+)
 from windows import compiled_for_windows
 
 from i2s_spec.codec import isa
@@ -128,22 +134,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     @cache
     def compiled(*compiler: str) -> Path:
-        program = tmp_path_factory.mktemp("built") / "driver"
-        command = [*compiler, *WARNINGS, "-ffp-contract=off", "-pthread", f"-I{HEADERS}"]
-        done = subprocess.run(
-            [*command, str(SOURCE), "-o", str(program)], capture_output=True, encoding="utf-8", check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return program
+        options = ("-ffp-contract=off", "-pthread")
+        return program_of(SOURCE, tmp_path_factory.mktemp("built"), *compiler, *options)
 
     return compiled
-
-
-def host_compiler() -> str:
-    compiler = os.environ.get("CC") or "cc"
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler: {compiler} is not there")
-    return compiler
 
 
 def run(*command: str | Path) -> list[str]:
@@ -167,13 +161,7 @@ def test_kernels_of_this_processor(build: Build, made_up: Path) -> None:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path, sanitizer: str) -> None:
     compiler, flags = host_compiler(), [f"-fsanitize={sanitizer}", *REPORTING]
-    probe = tmp_path / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip(f"{compiler} has no such sanitizers")
-    if subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not let the sanitizer run")
+    require_sanitizers(tmp_path, compiler, *flags)
     if sanitizer != "thread":
         assert "portable" in run(build(compiler, *flags), made_up)
         return
@@ -182,21 +170,12 @@ def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path, sanitizer
     assert "portable" in run(build(compiler, *flags), cases, "portable")
 
 
-def emulator() -> str:
-    """The emulator of 64-bit ARM, if it is needed and installed."""
-    if platform.machine() == "aarch64":
-        pytest.skip("this processor runs NEON itself")
-    found = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
-    return found or pytest.skip("no emulator: neither qemu-aarch64 nor qemu-aarch64-static is there")
-
-
 def cross_compiler(name: str = "gcc") -> list[str]:
     """A compiler for 64-bit ARM; Clang takes the libraries of GCC's."""
-    if shutil.which("aarch64-linux-gnu-gcc") is None:
-        pytest.skip("no cross-compiler: aarch64-linux-gnu-gcc is not there")
+    gcc = arm_compiler()
     if name == "clang" and shutil.which("clang") is None:
         pytest.skip("clang is not there")
-    return ["clang", "--target=aarch64-linux-gnu"] if name == "clang" else ["aarch64-linux-gnu-gcc"]
+    return ["clang", "--target=aarch64-linux-gnu"] if name == "clang" else [gcc]
 
 
 #: Sets by emulated processor: NEON alone, with dot products, and with I8MM.
@@ -211,7 +190,7 @@ def test_neon_under_emulation(build: Build, made_up: Path, compiler: str) -> Non
     """Plain C, which the other tests run, is emulated for one of the compilers."""
     driver = build(*cross_compiler(compiler), "-O3", "-static")
     for name in ARM["max"][compiler == "clang" :]:
-        assert run(emulator(), driver, made_up, name) == [name]
+        assert run(arm_emulator(), driver, made_up, name) == [name]
 
 
 def test_kernel_sets_by_features_of_arm_processors(
@@ -241,14 +220,14 @@ int main(void) {{
     ]:  # fmt: skip
         monkeypatch.setenv("I2S_HIDE", hidden)
         said = subprocess.run(
-            [emulator(), "-cpu", processor, names], capture_output=True, encoding="utf-8", check=True
+            [arm_emulator(), "-cpu", processor, names], capture_output=True, encoding="utf-8", check=True
         ).stdout
         there = [(name, bool(int(runs))) for name, runs in map(str.split, said.splitlines())]
         assert there == [(name, name in can) for name in ARM["max"]]
         for name in ARM[
             "max"
         ]:  # one by one: the driver forks for several sets, and this emulator cannot fork a process with threads
-            command = [emulator(), "-cpu", processor, driver, file, name]
+            command = [arm_emulator(), "-cpu", processor, driver, file, name]
             done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
             line = f"{name}: {'runs' if name in can else 'this processor cannot'}"
             assert (done.returncode, done.stdout.splitlines()[0]) == (0, line), done.stdout

@@ -32,14 +32,6 @@ def loaded(profile: Any = NORMATIVE, architecture: str = "bitnet-b1.58", threads
     return load_model(data, profile, threads=threads, **settings)
 
 
-def test_the_old_keyword_is_accepted_with_a_warning() -> None:
-    with pytest.warns(DeprecationWarning, match="numerics= now"):
-        model = load_model(loaded().file, profile="hf-f32")  # type: ignore[call-arg]
-    assert model.numerics.name == "hf-f32"
-    with pytest.warns(DeprecationWarning, match="called numerics"):
-        assert model.profile is model.numerics
-
-
 def digest(model: Model, **settings: Any) -> str:
     """Of every value of a pass."""
     taps = model.forward(TOKENS, taps=("*",), **settings).taps

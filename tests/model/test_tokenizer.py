@@ -24,7 +24,6 @@ from i2s_spec.model.tokenizer.byte_level import (
     BY_NAME,
     BYTE_OF,
     LETTER_OF,
-    MOST_WHITE_SPACE,
     PRE_TOKENIZERS,
     RUNTIMES,
     choose,
@@ -529,13 +528,6 @@ def test_pieces_are_joined_as_defined(pieces: list[str], numbers: list[int], tex
 def test_text_that_is_not_unicode_is_refused(architecture: str) -> None:
     with pytest.raises(SettingError, match="not UTF-8 at character 1"):
         tokenizer(architecture).encode("a\udc80")
-
-
-def test_an_endless_white_space_is_refused_and_a_long_one_is_not() -> None:
-    made = tokenizer("llama")
-    with pytest.raises(SettingError, match=r"1,000,001 characters of white space"):
-        made.encode("a" + " " * (MOST_WHITE_SPACE + 1))
-    assert len(made.encode(" " * 100_000, add_special=False)) > 1000
 
 
 def test_a_byte_without_a_token_is_reported() -> None:

@@ -20,8 +20,6 @@ from i2s_spec.model.tokenizer import vocabulary as limits
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from i2s_spec.schema.faults import ByteOrder
 
-pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
-
 GOOD: dict[str, Any] = {
     "model": "gpt2",
     "pre": "llama-bpe",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from i2s_spec.conformance.vectors.vector import Vector, canonical_json
+from i2s_spec.conformance.protocol_terms import canonical_json
+from i2s_spec.conformance.vectors.vector import Vector
 from mutants.plain_container import PlainContainer
 from mutants.plain_decoder import RefusedError
 from mutants.plain_numbers import PlainNumbers

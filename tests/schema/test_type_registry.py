@@ -16,34 +16,34 @@ from i2s_spec.schema.type_registry import (
     PRISM,
     UPSTREAM,
     BlockSize,
-    all_file_meanings,
-    all_tensor_meanings,
-    file_meanings,
+    all_file_assignments,
+    all_tensor_assignments,
+    file_assignments,
     fitting,
-    tensor_meanings,
+    tensor_assignments,
 )
 
 
 def test_every_declared_type_from_30_on_is_in_the_registry_under_its_number() -> None:
     for kind in types.TENSOR_TYPES:
         if kind.number >= 30:
-            assert any(each.type is kind for each in tensor_meanings(kind.number)), kind
+            assert any(each.type is kind for each in tensor_assignments(kind.number)), kind
 
 
 def test_a_size_is_declared_once() -> None:
-    for each in all_tensor_meanings():
+    for each in all_tensor_assignments():
         assert each.type is None or each.size is None, each
 
 
 def test_nothing_is_said_twice() -> None:
-    for everything in (all_tensor_meanings(), all_file_meanings()):
+    for everything in (all_tensor_assignments(), all_file_assignments()):
         assert len({(each.number, each.name, each.program, each.since) for each in everything}) == len(everything)
         assert [each.number for each in everything] == sorted(each.number for each in everything)
         assert all(each.number >= 29 and each.since and each.source for each in everything)
 
 
 def test_a_meaning_ends_no_earlier_than_it_begins() -> None:
-    for each in (*all_tensor_meanings(), *all_file_meanings()):
+    for each in (*all_tensor_assignments(), *all_file_assignments()):
         if each.until:
             assert each.since[:7] <= each.until[:7], each
         assert each.is_current == (not each.until)
@@ -51,7 +51,7 @@ def test_a_meaning_ends_no_earlier_than_it_begins() -> None:
 
 def test_one_program_gives_a_number_one_meaning_at_a_time() -> None:
     """Except for forks of forks, which are many programs under one name."""
-    for meanings in (tensor_meanings, file_meanings):
+    for meanings in (tensor_assignments, file_assignments):
         for number in range(30, 400):
             for program in (UPSTREAM, IK, PRISM):
                 own = [each for each in meanings(number) if each.program == program]
@@ -62,7 +62,7 @@ def test_one_program_gives_a_number_one_meaning_at_a_time() -> None:
 
 @pytest.mark.parametrize("number", [30, 31, 36, 38, 39, 40, 41, 42, 43, 56, 59, 142, 143])
 def test_numbers_with_several_meanings_have_several(number: int) -> None:
-    programs = {each.program for each in tensor_meanings(number)}
+    programs = {each.program for each in tensor_assignments(number)}
     assert len(programs) > 1 or number in (56, 59)
 
 
@@ -88,15 +88,15 @@ def test_keys_of_a_programs_own_put_its_meaning_in_front() -> None:
 
 def test_rows_of_partial_blocks_fit_no_type_with_blocks() -> None:
     assert fitting(142, (130, 4), 4 * 34) == ()
-    assert tensor_meanings(142)[0].nbytes((130, 4)) is None
+    assert tensor_assignments(142)[0].nbytes((130, 4)) is None
 
 
 def test_sizes_of_types_that_only_the_registry_knows() -> None:
-    (old,) = (each for each in tensor_meanings(142) if each.name == "IQ2_TN")
+    (old,) = (each for each in tensor_assignments(142) if each.name == "IQ2_TN")
     assert old.size == BlockSize(256, 66)
     assert old.nbytes((512, 3)) == 2 * 66 * 3
-    assert next(each for each in tensor_meanings(143) if each.name == "G8_0").nbytes((512, 3)) == 3 * 16 * 16
-    assert next(each for each in tensor_meanings(43) if each.name == "FV5").nbytes((512, 3)) is None
+    assert next(each for each in tensor_assignments(143) if each.name == "G8_0").nbytes((512, 3)) == 3 * 16 * 16
+    assert next(each for each in tensor_assignments(43) if each.name == "FV5").nbytes((512, 3)) is None
 
 
 @given(
@@ -132,6 +132,6 @@ def test_the_reading_of_a_number_with_one_meaning_or_none() -> None:
 
 
 def test_file_types_by_program() -> None:
-    assert file_meanings(41)[0].name == FILE_TYPES[41] == "Q2_0"
-    assert {each.program for each in file_meanings(143)} == {PRISM, IK}
-    assert file_meanings(12345) == ()
+    assert file_assignments(41)[0].name == FILE_TYPES[41] == "Q2_0"
+    assert {each.program for each in file_assignments(143)} == {PRISM, IK}
+    assert file_assignments(12345) == ()

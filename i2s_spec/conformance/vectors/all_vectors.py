@@ -14,11 +14,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.conformance.mistakes import FLAGS
-from i2s_spec.conformance.operations import PROTOCOL
+from i2s_spec.conformance.explanations import FLAGS
+from i2s_spec.conformance.protocol_terms import PROTOCOL, canonical_json
 from i2s_spec.conformance.vectors import files, models, payloads
 from i2s_spec.conformance.vectors import vector as ledger
-from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector, canonical_json
+from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 
 #: Version of the suite: a minor version adds vectors, a major one changes answers.
@@ -38,7 +38,7 @@ MAKERS: Final[tuple[Callable[[], Iterator[Draft]], ...]] = (
 
 @cache
 def drafts() -> tuple[Draft, ...]:
-    """Every draft.
+    """Return every draft.
 
     :raises ValueError: where two have the same name
     """
@@ -50,7 +50,7 @@ def drafts() -> tuple[Draft, ...]:
 
 @cache
 def suite() -> Suite:
-    """Every vector that this version of the package has, with the flags that mutants prove."""
+    """Return every vector that this version of the package has, with the flags that mutants prove."""
     return suite_of(ledger.read())
 
 
@@ -160,7 +160,7 @@ def write_suite(target: str | os.PathLike[str], *, force: bool = False) -> Writt
 
 
 def suite_files() -> Iterator[tuple[str, bytes]]:
-    """Every file of an exported suite, by its path, in a fixed order."""
+    """Yield every file of an exported suite, by its path, in a fixed order."""
     made = suite()
     yield MANIFEST, manifest_text(made)
     yield "flags.json", json_text(flags(made))
@@ -176,7 +176,7 @@ def suite_files() -> Iterator[tuple[str, bytes]]:
 
 
 def manifest_text(made: Suite) -> bytes:
-    """`manifest.json`: a line for each vector."""
+    """Return `manifest.json`: a line for each vector."""
     head, lines = manifest(made), []
     for entry in head.pop("vectors"):
         lines.append(json.dumps(entry, ensure_ascii=True))
@@ -220,7 +220,7 @@ def interpreting_version() -> str:
 
 
 def json_text(value: Any) -> bytes:
-    """JSON for people to read, as it is written to files."""
+    """Write JSON for people to read, as it is written to files."""
     return (json.dumps(value, indent=1, ensure_ascii=True) + "\n").encode("ascii")
 
 

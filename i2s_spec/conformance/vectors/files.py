@@ -58,7 +58,7 @@ SOUND_MODEL: Final = "verdict/sound/llama/i2_s"
 
 
 def drafts() -> Iterator[Draft]:
-    """Every vector of whole files."""
+    """Yield every vector of whole files."""
     contents = [*_sound(), *_sound_floats(_file()), *_sizes()]
     yield from contents
     yield from _faulty_floats(_file())
@@ -73,7 +73,7 @@ def drafts() -> Iterator[Draft]:
 
 
 def _features(data: bytes) -> tuple[str, ...]:
-    """What a reader needs for a file."""
+    """Return what a reader needs for a file."""
     return tuple(_NEEDS[need] for need in needs_of(data) if need in _NEEDS)
 
 
@@ -212,7 +212,7 @@ def _flags(rule: Rule, phase: str | None) -> tuple[str, ...]:
 
 
 def _as_written() -> Iterator[bytes]:
-    """Sound files in the forms that writers give them: a validator must not refuse what a writer may write."""
+    """Yield sound files in the forms that writers give them: a validator must not refuse what a writer may write."""
     yield from (made.data for made in sound() if len(made.data) <= LARGEST)
     for sort in (False, True):  # keys and tensors by name, as programs in Go and Kotlin write them
         draft = Sample()
@@ -269,7 +269,7 @@ def _u32(key: bytes, value: int) -> bytes:
 
 
 def _sound_floats(sound_file: bytes) -> Iterator[Draft]:
-    """Sound files without I2_S: the originals of the faulty files, and what readers get wrong in sound files."""
+    """Yield sound files without I2_S: the originals of the faulty files, and what readers get wrong in sound files."""
     yield Draft("container/floats/sound", "container", "2.1", sound_file, "A sound file with two F32 tensors: what the "
                 "faults below are changes of.", json=container_json(open(sound_file)), requirement="R2.1-1",
                 flags=("offset-from-start", "ne-reversed"))  # fmt: skip
@@ -333,7 +333,7 @@ def _sizes() -> Iterator[Draft]:
 
 
 def _faulty_floats(sound_file: bytes) -> Iterator[Draft]:
-    """Files that every reader has to refuse."""
+    """Yield files that every reader has to refuse."""
     cases: tuple[tuple[str, bytes, str, str, str, str], ...] = (
         ("magic", _file(magic=b"GGML"), "magic", "2.2", "R2.2-1", "The magic is GGML."),
         ("empty", b"", "magic", "2.2", "R2.2-1", "No bytes at all."),
@@ -368,7 +368,7 @@ def _faulty_floats(sound_file: bytes) -> Iterator[Draft]:
 
 
 def _disputed_floats() -> Iterator[Draft]:
-    """Files that readers may take or refuse, and must survive."""
+    """Yield files that readers may take or refuse, and must survive."""
     for name, data, comment in (
         ("duplicate-key", _file(more=_text(b"general.architecture") + struct.pack("<I", 8) + _text(b"other"), more_keys=1),
          "A key twice: of two values the first counts, to who accepts the file."),
@@ -398,7 +398,7 @@ _ARRAY_HEAD = 16
 
 
 def container_json(file: File) -> dict[str, Any]:
-    """Header, key-values and tensor infos of an open file.
+    """Return header, key-values and tensor infos of an open file.
 
     :raises FormatError: for a tensor whose size is not known
     """

@@ -113,7 +113,7 @@ _TEXTS: Final = (
 
 
 def drafts() -> Iterator[Draft]:
-    """Every vector of whole models."""
+    """Yield every vector of whole models."""
     for file in _files():
         yield from _forward(file)
         if file.name in _PROMPTED:
@@ -348,7 +348,7 @@ _FLAGS: Final = ("activation-truncated", "activation-floored", "activation-128",
 
 
 def number_drafts() -> Iterator[Draft]:
-    """Every vector of computations."""
+    """Yield every vector of computations."""
     yield from _quantize()
     yield from _quantize_groups()
     yield from _activations()

@@ -57,7 +57,7 @@ _BAD_SCALES: Final[tuple[tuple[str, int, str, str], ...]] = (
 
 
 def drafts() -> Iterator[Draft]:
-    """Every vector of I2_S payloads."""
+    """Yield every vector of I2_S payloads."""
     yield from _layouts()
     yield from _bytes()
     yield from _shapes()
@@ -113,7 +113,7 @@ def dequant(
 
 
 def arguments(shape: tuple[int, ...], dialect: Dialect = CANONICAL) -> dict[str, Any]:
-    """What a decoder is told about a payload: canonical values are left out, except the layout."""
+    """Return what a decoder is told about a payload: canonical values are left out, except the layout."""
     rows, cols = shape
     found = {"type": "i2_s", "shape": [cols, rows], "layout": LAYOUT_NAMES[dialect.layout.name]}
     if dialect.code_map != CANONICAL.code_map:
@@ -134,7 +134,7 @@ def features(dialect: Dialect = CANONICAL) -> tuple[str, ...]:
 
 
 def float_bytes(values: NDArray[np.float32]) -> bytes:
-    """Floats as little-endian bytes; every NaN has the bits 7fc00000."""
+    """Return floats as little-endian bytes; every NaN has the bits 7fc00000."""
     bits = values.astype("<f4").view("<u4").copy()
     bits[np.isnan(values)] = 0x7FC00000
     return bits.tobytes()
@@ -305,7 +305,7 @@ _GROUP_SCALES: Final = (0x3A66, 0x3C00, 0x0400, 0x0001, 0x7BFF, 0x2E66, 0x1234, 
 
 
 def group_drafts() -> Iterator[Draft]:
-    """Every vector of types with a scale for each group."""
+    """Yield every vector of types with a scale for each group."""
     for type in BLOCK_LAYOUTS:
         yield from _of(type)
     yield from _tables()
@@ -406,7 +406,7 @@ def _dequant(
 
 
 def _tables() -> Iterator[Draft]:
-    """TL1 and TL2: how the tiles arrange bytes; no program unpacks them, so there are only a few vectors."""
+    """Yield vectors of TL1 and TL2, of how the tiles arrange bytes; no program unpacks them, so there are only a few."""
     shape, tiles = (64, 128), Tiles(64, 64, 32)
     size = shape[0] * shape[1] // 4
     pairs = vector.integers("tl1", 2 * size, 9).astype(np.uint8)

@@ -10,7 +10,6 @@ explains each field for those who run the suite. Beside `Vector` and `Suite`, he
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.conformance.protocol_terms import PROCESSOR_LAYOUTS, canonical_json
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Vector:
     twin: str | None = None
 
     def input(self) -> bytes:
-        """What the decoder is given: a payload, floats, or a file."""
+        """Return what the decoder is given: a payload, floats, or a file."""
         return self.input_blob.data
 
     def second(self) -> bytes:
@@ -190,11 +190,6 @@ class Suite:
         return {vector.id: vector for vector in self.vectors}
 
 
-def canonical_json(value: Any) -> bytes:
-    """JSON in its canonical form: sorted keys, no blanks, UTF-8 unescaped."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
 def _blob_entry(blob: Blob) -> dict[str, Any]:
     return {"path": blob.path, "sha256": blob.sha256, "bytes": blob.size}
 
@@ -242,7 +237,7 @@ def words(seed: str, count: int) -> NDArray[np.uint64]:
 
 
 def integers(seed: str, count: int, below: int) -> NDArray[np.int64]:
-    """Integers from 0 on, below a limit."""
+    """Return integers from 0 on, below a limit."""
     return (words(seed, count) % np.uint64(below)).astype(np.int64)
 
 
@@ -252,7 +247,8 @@ def trits(seed: str, rows: int, cols: int) -> NDArray[np.int8]:
 
 
 def floats(seed: str, *shape: int, spread: float = 1.0) -> NDArray[np.float32]:
-    """Floats around 0, denser near it: each is the sum of three uniform ones; all are exact multiples of spread / 2^20."""
+    """Return floats around 0, denser near it: each is the sum of three uniform ones; all are exact multiples of spread /
+    2^20."""
     count = int(np.prod(shape))
     parts = integers(seed, 3 * count, 1 << 20).reshape(count, 3)
     centred = (parts.sum(axis=1) - 3 * (1 << 19)) / float(1 << 20)
@@ -263,11 +259,10 @@ def floats(seed: str, *shape: int, spread: float = 1.0) -> NDArray[np.float32]:
 # --- features --------------------------------------------------------------------------------------------------------
 # What a decoder has to support, or to promise, before it is asked a vector.
 
-#: Layouts that vectors name by the processor whose builds wrote them.
-_PROCESSORS: Final = {"interleave-128": "x86-128", "interleave-64": "arm-64"}
-
 #: The names of the layouts of GGUF files in vectors.
-LAYOUT_NAMES: Final = {name: _PROCESSORS.get(name, name) for name, layout in LAYOUTS.items() if layout.in_gguf}
+LAYOUT_NAMES: Final = {name: name for name, layout in LAYOUTS.items() if layout.in_gguf} | {
+    name: known for known, name in PROCESSOR_LAYOUTS.items()
+}
 
 #: Every feature by its name; a decoder that lacks a feature of a vector is not asked it, which is not a failure.
 FEATURES: Final = {

@@ -4,8 +4,8 @@
       mistakes              the mistakes of `schema.mistakes` as changes of a model
         graph_mistakes      changes of the graph, of what enters its nodes, of weights and numbers
         operation_mistakes  operations and projections that compute wrongly
-      patterns              what wrong values look like; values of other places; a fitted epsilon
-      solving               numbers that a wrong value gives away: scales, sums, angles, weights
+      patterns              what wrong values look like; values of other places
+      solving               numbers that a wrong value gives away: scales, sums, angles, weights, an epsilon
 
 A line calls those that are indented below it.
 """

@@ -24,18 +24,16 @@ from i2s_spec.golden.diagnosis.patterns import (
     Observation,
     by_pattern,
     factor_of,
-    fitted_epsilons,
-    other_places,
     recognized,
+    swapped_operands,
 )
-from i2s_spec.golden.diagnosis.solving import solved
+from i2s_spec.golden.diagnosis.solving import SAME_SCALE, fitted_epsilons, scales_of_others, solved
 from i2s_spec.golden.metrics import beyond, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Diagnosis
 from i2s_spec.golden.shown import Pair
 from i2s_spec.golden.tolerance import FAIL, FORCED, Replay
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS, base
-from i2s_spec.model.weights import Ternary
 from i2s_spec.schema.mistakes import Mistake
 
 if TYPE_CHECKING:
@@ -52,9 +50,6 @@ NEARLY: Final = 0.1
 #: What is left, relative, of a value that a whole model with a mistake gives exactly.
 SAME: Final = 1e-4
 
-#: How near, relative, a factor brings one scale to another that was used in its place.
-SAME_SCALE: Final = 1e-5
-
 #: What may be left of what was off with one epsilon in place: within the wide limits of norms another one may be it, too.
 OTHER_EPSILON: Final = 1 / 32
 
@@ -63,7 +58,7 @@ SHOWN: Final = 6
 
 
 class Diagnoser:
-    """Holds wrong values against every mistake that makes a difference to a model; changed models are kept.
+    """Holds wrong values against every mistake that makes a difference to a model; it caches changed models.
 
     :param model: the reference
     """
@@ -84,7 +79,7 @@ class Diagnoser:
         return self._changed[mistake.name]
 
     def candidates(self, ops: Iterable[str], only: Iterable[str] | None = None) -> Iterable[tuple[Mistake, Model]]:
-        """Mistakes that change one of some operations."""
+        """Yield the mistakes that change one of some operations, each with the model that has it."""
         reached = set(ops)
         if reached & set(INTEGER_TAPS):
             reached.add("linear")
@@ -95,10 +90,24 @@ class Diagnoser:
             if model is not None:
                 yield mistake.mistake, model
 
+    def tell_apart(self, found: Iterable[Diagnosis], explained: Callable[[Model], int]) -> tuple[Diagnosis, ...]:
+        """Keep, of several mistakes that explain a value exactly, those that explain most of its layer.
+
+        :param explained: how many values of the layer are right in a changed model
+        """
+        found = tuple(found)
+        exact = {each.name for each in found if each.fits == "exactly"}
+        if len(exact) < 2:
+            return found
+        models = {each.name: self.changed(each) for each in MISTAKES if each.name in exact}
+        counts = {name: explained(model) for name, model in models.items() if model is not None}
+        most = max(counts.values(), default=0)
+        return tuple(each for each in found if each.fits != "exactly" or counts.get(each.name, 0) == most)
+
     def of_replay(
         self, replayer: Replayer, replay: Replay, got: NDArray[Any], rows: int | None, only: Iterable[str] | None = None
     ) -> list[Diagnosis]:
-        """What explains a value that differs from its replay.
+        """Return what explains a value that differs from its replay: mistakes, patterns, numbers.
 
         :param only: names of mistakes that are tried; patterns are not looked for then
         """
@@ -125,7 +134,7 @@ class Diagnoser:
         if rows is None and ops <= {"norm", "norm_weight"} and not any(each.fits == "exactly" for each in found):
             found = self._epsilon(replayer, replay, known, want, attempt) or found
         if not any(each.fits == "exactly" for each in found):
-            elsewhere = self._ranked(other_places(self.model, replay.reach), attempt, before)
+            elsewhere = self._ranked(swapped_operands(self.model, replay.reach), attempt, before)
             found = [each for each in elsewhere if each.fits == "exactly"] or found
         inputs = tuple(
             np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
@@ -170,7 +179,7 @@ class Diagnoser:
         tokens: int = 0, ops: Iterable[str] | None = None, agrees: Callable[[Model], bool] | None = None, op: str = "",
         is_same: Callable[[Array], bool] | None = None, passes: int | None = None,
     ) -> list[Diagnosis]:  # fmt: skip
-        """What explains a value that a whole run, or a whole layer, does not give.
+        """Return what explains a value that a whole run, or a whole layer, does not give.
 
         :param run: takes a changed model; gives the value, or None where it has none
         :param op: the operation that gives the value
@@ -240,17 +249,9 @@ def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArra
     if replay.op != "linear" or replay.span != "op":
         return None
     found = factor_of(Observation(got, want, np.zeros(0, dtype=np.bool_)))
-    own = model.graph[replay.name].weight
-    matrix = model.weights.matrix(own)
-    if found is None or not found[0] or not isinstance(matrix, Ternary):
+    if found is None or not found[0] or abs(found[0] - 1) <= SAME_SCALE:
         return None
-    wanted = float(matrix.scale) * found[0]
-    others = [
-        node.weight for node in model.graph if node.op == "linear" and node.weight != own
-        and isinstance(other := model.weights.matrix(node.weight), Ternary)
-        and abs(float(other.scale) - wanted) <= SAME_SCALE * abs(wanted)
-        and abs(found[0] - 1) > SAME_SCALE
-    ]  # fmt: skip
+    others = list(scales_of_others(model, model.graph[replay.name].weight, found[0]))
     if not others:
         return None
     more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""
@@ -269,7 +270,7 @@ def _label_of(name: str, graph: Graph, changed: Graph) -> str:
 def _labelled(
     other: Replayer, raw: str, got: NDArray[Any], known: NDArray[Any], rows: int | None
 ) -> tuple[float, bool] | None:
-    """How far a value is from one that it may be the label of, which the candidate has or its values give."""
+    """Return how far a value is from the value that has lost its name to it, and whether the two are the same."""
     theirs = other.values.get(raw)
     if theirs is not None:
         left = relative(known, only_known(theirs, rows))
@@ -283,7 +284,7 @@ def _labelled(
 
 
 def _entering(replay: Replay, graph: Graph) -> list[str]:
-    """What goes into the operations that were replayed together, and is not a value of theirs."""
+    """Return the names of the values that enter operations replayed together, their own values left out."""
     nodes = [graph.by_name[name] for name in replay.reach if name in graph.by_name]
     names = dict.fromkeys(name for node in nodes for name in node.inputs)
     return [name for name in names if name not in replay.reach]
@@ -294,7 +295,7 @@ def _diagnosis(mistake: Mistake, fits: Any, left: float | None) -> Diagnosis:
 
 
 def with_solved(patterns: list[Diagnosis], solved: list[Diagnosis]) -> list[Diagnosis]:
-    """Patterns behind the numbers that were solved; a bare factor is a pattern, too."""
+    """Join solved numbers and patterns, the numbers first; a bare factor is a pattern, too."""
     names = {each.name for each in patterns}
     factors = names & {"factor", "scale-doubled", "scale-halved", "negated", "scale-of-another"}
     first = [each for each in solved if each.name not in names and not (each.name == "factor" and factors)]
@@ -302,7 +303,7 @@ def with_solved(patterns: list[Diagnosis], solved: list[Diagnosis]) -> list[Diag
 
 
 def _joined(known: list[Diagnosis], patterns: list[Diagnosis]) -> list[Diagnosis]:
-    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly; patterns that say where,
+    """Join mistakes that fit exactly, patterns that tell how, mistakes that fit nearly; and patterns that tell where,
     unless a mistake fits exactly."""
     exact = [each for each in known if each.fits == "exactly"]
     near = [each for each in known if each.fits != "exactly"]
@@ -325,7 +326,7 @@ FEW_TOKENS: Final = 16
 def by_running(
     diagnoser: Diagnoser, tokens: NDArray[np.int64], name: str, pair: Pair, few: bool, free: bool = False
 ) -> list[Diagnosis]:
-    """What explains a value, by running the model from its tokens with each mistake in place.
+    """Return what explains a value, by running the model from its tokens with each mistake in place.
 
     :param few: whether all rows are there, so that the first tokens may do
     :param free: whether the value's rows are known but for a constant
@@ -360,7 +361,7 @@ def weights_of(model: Model) -> int:
 
 
 def nearest(diagnoser: Diagnoser, before: float) -> str:
-    """Which mistakes come nearest to a result of a whole run, in words; empty where none was tried."""
+    """Return the mistakes that come nearest to a result of a whole run, in words; empty where none was tried."""
     if not diagnoser.left:
         return ""
     first, *others = diagnoser.left[:2]
@@ -376,7 +377,7 @@ def limit_of(want: Array) -> float:
 
 
 def value_of(model: Model, tokens: NDArray[np.int64], name: str) -> Array | None:
-    """What a model gives for a tap; nothing after it is computed."""
+    """Return the value that a model gives for a tap, None without one; nothing after it is computed."""
     if name == "result_output" and name in model.graph.by_name:
         return model.forward(tokens).logits
     if name == "embedding" and name in model.graph.by_name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,58 +24,83 @@ from i2s_spec.schema.dialect import LAYOUTS, Dialect
 
 if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph import Graph
 
 
-def each_of(ops: str | tuple[str, ...], **changes: Any) -> Callable[[Model], Model | None]:
-    """Every node of some operations with other settings."""
-    kinds = (ops,) if isinstance(ops, str) else ops
+#: Gives the model with a mistake in it; None where it makes no difference.
+Change = Callable[["Model"], "Model | None"]
+
+
+def changed(model: Model, change: Callable[[Node], Node]) -> Model | None:
+    """Return the model with every node of its graph changed; None where none is another then."""
+    graph = replace(model.graph, nodes=tuple(change(node) for node in model.graph))
+    return model.replace(graph=graph) if graph != model.graph else None
+
+
+def nodes_of(op: str, change: Callable[[Node], Node]) -> Change:
+    """Change every node of an operation."""
+    return lambda model: changed(model, lambda node: change(node) if node.op == op else node)
+
+
+def each_of(op: str, **changes: Any) -> Change:
+    """Give every node of an operation other settings."""
+    return nodes_of(op, lambda node: node.replace(**changes))
+
+
+def without(is_left_out: Callable[[Node], bool], its_inputs: bool = False) -> Change:
+    """Leave nodes out.
+
+    :param its_inputs: whether the nodes that enter one are left out as well
+    """
 
     def apply(model: Model) -> Model | None:
-        nodes = [node for node in model.graph if node.op in kinds]
-        if all(node.replace(**changes) == node for node in nodes):
-            return None
-        return model.replace(
-            graph=mapped(model.graph, lambda node: node.replace(**changes) if node.op in kinds else node)
-        )
+        nodes = [node for node in model.graph if is_left_out(node)]
+        names = [name for node in nodes for name in (*(node.inputs if its_inputs else ()), node.name)]
+        return model.replace(graph=model.graph.without(*names)) if names else None
 
     return apply
 
 
-def windows(of: Callable[[int, int], int]) -> Callable[[Model], Model | None]:
-    """Every layer with another window, which a function gives for its own (0 for none) and for the model's."""
+def without_ops(*ops: str) -> Change:
+    """Leave some operations of one input out."""
+    return without(lambda node: node.op in ops)
+
+
+def without_norms(*words: str) -> Change:
+    """Leave norms of some names out, gains and all."""
+    return without(lambda node: node.op == "norm_weight" and node.name.partition("-")[0] in words, its_inputs=True)
+
+
+def windows(of: Callable[[int, int], int]) -> Change:
+    """Give every layer another window.
+
+    :param of: gives it, from the layer's own (0 for none) and the widest of the model
+    """
 
     def apply(model: Model) -> Model | None:
-        found = [node.settings["window"] for node in model.graph if node.op == "soft_max"]
-        widest = max(found, default=0)
-        if not widest or all(of(own, widest) == own for own in found):
-            return None
-
-        def change(node: Node) -> Node:
-            return node.replace(window=of(node.settings["window"], widest)) if node.op == "soft_max" else node
-
-        return model.replace(graph=mapped(model.graph, change))
+        widest = max((node.settings["window"] for node in model.graph if node.op == "soft_max"), default=0)
+        change = nodes_of("soft_max", lambda node: node.replace(window=of(node.settings["window"], widest)))
+        return change(model) if widest else None
 
     return apply
 
 
-def mapped(graph: Graph, change: Callable[[Node], Node]) -> Graph:
-    """Return the graph with every node changed."""
-    return replace(graph, nodes=tuple(change(node) for node in graph))
+#: Rotation of neighbors for halves, or the other way round.
+other_pairs: Final = nodes_of(
+    "rope", lambda node: node.replace(pairs={"neox": "norm", "norm": "neox"}[node.settings["pairs"]])
+)
+#: Rotation in the opposite direction.
+turned_back: Final = nodes_of("rope", lambda node: node.replace(scale=-node.settings["scale"]))
+#: The first half of each head rotated.
+half_rotated: Final = nodes_of("rope", lambda node: node.replace(dims=node.settings["dims"] // 4 * 2))
 
 
-def other_pairs(model: Model) -> Model | None:
-    """Rotation of neighbors for halves, or the other way round."""
-    other = {"neox": "norm", "norm": "neox"}
-
-    def change(node: Node) -> Node:
-        return node.replace(pairs=other[node.settings["pairs"]]) if node.op == "rope" else node
-
-    return model.replace(graph=mapped(model.graph, change))
+def positions_scaled(factor: float) -> Change:
+    """Multiply positions by a factor."""
+    return nodes_of("rope", lambda node: node.replace(scale=node.settings["scale"] * factor))
 
 
-def activation(name: str) -> Callable[[Model], Model | None]:
-    """Another activation."""
+def activation(name: str) -> Change:
+    """Use another activation."""
 
     def apply(model: Model) -> Model | None:
         if model.settings.activation == name:
@@ -87,14 +112,8 @@ def activation(name: str) -> Callable[[Model], Model | None]:
     return apply
 
 
-def relu_alone(model: Model) -> Model | None:
-    """ReLU, not squared."""
-    names = [node.name for node in model.graph if node.op == "square"]
-    return model.replace(graph=model.graph.without(*names)) if names else None
-
-
 def up_gated(model: Model) -> Model | None:
-    """ffn_up through the activation, ffn_gate as it is."""
+    """Send ffn_up through the activation, and leave ffn_gate as it is."""
     swap = {}
     for node in model.graph:
         if node.op == "linear" and node.name.startswith(("ffn_up-", "ffn_gate-")):
@@ -103,29 +122,15 @@ def up_gated(model: Model) -> Model | None:
     acts = {"relu", "silu", "gelu", "multiply"}
     if not swap:
         return None
-    return model.replace(
-        graph=mapped(
-            model.graph,
-            lambda node: (
-                node.replace(inputs=tuple(swap.get(name, name) for name in node.inputs)) if node.op in acts else node
-            ),
-        )
-    )
+
+    def change(node: Node) -> Node:
+        return node.replace(inputs=tuple(swap.get(name, name) for name in node.inputs)) if node.op in acts else node
+
+    return changed(model, change)
 
 
-def without_norms(*words: str) -> Callable[[Model], Model | None]:
-    """Norms of some names left out, gains and all."""
-
-    def apply(model: Model) -> Model | None:
-        gains = [node for node in model.graph if node.op == "norm_weight" and node.name.partition("-")[0] in words]
-        names = [name for node in gains for name in (*node.inputs, node.name)]
-        return model.replace(graph=model.graph.without(*names)) if names else None
-
-    return apply
-
-
-def epsilon(value: float) -> Callable[[Model], Model | None]:
-    """Another epsilon of every norm."""
+def epsilon(value: float) -> Change:
+    """Give every norm another epsilon."""
 
     def apply(model: Model) -> Model | None:
         own = {np.float32(node.settings["eps"]) for node in model.graph if node.op == "norm"}
@@ -135,9 +140,9 @@ def epsilon(value: float) -> Callable[[Model], Model | None]:
 
 
 def embedding_scaled(model: Model) -> Model | None:
-    """Embeddings multiplied by the root of their width, which is Gemma's."""
+    """Multiply embeddings by the root of their width, as Gemma does."""
     first = model.graph.nodes[0]
-    if any(node.op == "multiply_by" and node.layer is None for node in model.graph):
+    if any(map(_scales_embeddings, model.graph)):
         return None
     scaled = Node("inp_scaled", "multiply_by", (first.name,), (), None, {"factor": model.hyperparameters.embd**0.5})
 
@@ -148,7 +153,7 @@ def embedding_scaled(model: Model) -> Model | None:
 
 
 def sub_norm_first(model: Model) -> Model | None:
-    """ffn_sub_norm on the activated gate, which is multiplied by ffn_up after it."""
+    """Apply ffn_sub_norm to the activated gate, and multiply that by ffn_up."""
     nodes: list[Node] = []
     for node in model.graph:
         product = nodes[-2] if len(nodes) > 1 else None
@@ -164,60 +169,46 @@ def sub_norm_first(model: Model) -> Model | None:
     return model.replace(graph=replace(model.graph, nodes=tuple(nodes))) if nodes != list(model.graph) else None
 
 
-def attention_scaled_by_embedding(model: Model) -> Model | None:
-    """Scores divided by the root of the embedding's width, where that of a head belongs."""
-    scale = model.hyperparameters.embd**-0.5
-
-    def change(node: Node) -> Node:
-        if node.op == "multiply_by" and node.layer is not None:
-            return node.replace(factor=scale)
-        return node.replace(scale=scale) if node.op == "soft_max" and node.settings["scale"] != 1 else node
-
-    graph = mapped(model.graph, change)
-    return model.replace(graph=graph) if graph != model.graph else None
+def _scales_queries(node: Node) -> bool:
+    return node.op == "multiply_by" and node.layer is not None
 
 
-def embedding_not_scaled(model: Model) -> Model | None:
-    """Embeddings as the table has them."""
-    names = [node.name for node in model.graph if node.op == "multiply_by" and node.layer is None]
-    return model.replace(graph=model.graph.without(*names)) if names else None
+def _scales_embeddings(node: Node) -> bool:
+    return node.op == "multiply_by" and node.layer is None
 
 
-def rotation_ignored(model: Model) -> Model | None:
-    """Return inputs of folded weights and rows of rotated tables as they are."""
-    names = [node.name for node in model.graph if node.op in ("rotate", "restore")]
-    return model.replace(graph=model.graph.without(*names)) if names else None
+#: Embeddings as the table has them.
+embedding_not_scaled: Final = without(_scales_embeddings)
 
 
 def attention_not_scaled(model: Model) -> Model | None:
-    """Scores are scaled in the soft-max, or queries before them."""
-    names = [node.name for node in model.graph if node.op == "multiply_by" and node.layer is not None]
-    return model.replace(graph=model.graph.without(*names)) if names else each_of("soft_max", scale=1.0)(model)
+    """Leave the scale of scores out, which is in the soft-max, or multiplies queries before them."""
+    return without(_scales_queries)(model) or each_of("soft_max", scale=1.0)(model)
 
 
-def attention_scaled_twice(model: Model) -> Model | None:
-    """Scores divided by the width of the head, not by its root."""
+def attention_scaled(of: Callable[[float, int], float]) -> Change:
+    """Give scores another scale.
 
-    def change(node: Node) -> Node:
-        if node.op == "multiply_by" and node.layer is not None:
-            return node.replace(factor=node.settings["factor"] ** 2)
-        return node.replace(scale=node.settings["scale"] ** 2) if node.op == "soft_max" else node
-
-    return model.replace(graph=mapped(model.graph, change))
-
-
-def without_ops(op: str) -> Callable[[Model], Model | None]:
-    """Operations of one input left out."""
+    :param of: gives it, from the right one and the width of the embedding
+    """
 
     def apply(model: Model) -> Model | None:
-        names = [node.name for node in model.graph if node.op == op]
-        return model.replace(graph=model.graph.without(*names)) if names else None
+        embd = model.hyperparameters.embd
+
+        def change(node: Node) -> Node:
+            if _scales_queries(node):
+                return node.replace(factor=of(node.settings["factor"], embd))
+            if node.op != "soft_max" or node.settings["scale"] == 1:
+                return node
+            return node.replace(scale=of(node.settings["scale"], embd))
+
+        return changed(model, change)
 
     return apply
 
 
-def of_delta_nets(kind: type[Operations]) -> Callable[[Model], Model | None]:
-    """Other operations, in models with delta nets."""
+def of_delta_nets(kind: type[Operations]) -> Change:
+    """Compute by other operations, where a model has delta nets."""
 
     def apply(model: Model) -> Model | None:
         return operations(kind)(model) if any(node.op == "delta_rule" for node in model.graph) else None
@@ -225,93 +216,46 @@ def of_delta_nets(kind: type[Operations]) -> Callable[[Model], Model | None]:
     return apply
 
 
-def turned_back(model: Model) -> Model | None:
-    """Rotation the other way round."""
-    return model.replace(
-        graph=mapped(
-            model.graph, lambda node: node.replace(scale=-node.settings["scale"]) if node.op == "rope" else node
-        )
-    )
-
-
-def exchanged(one: str, other: str) -> Callable[[Model], Model | None]:
-    """Two matrices of every layer in each other's place."""
+def exchanged(one: str, other: str, op: str = "linear") -> Change:
+    """Put two tensors of every layer in each other's place, where their shapes are the same."""
     place = {one: other, other: one}
 
-    def change(node: Node) -> Node:
-        head, _, word = node.weight.removesuffix(".weight").rpartition(".") if node.op == "linear" else ("", "", "")
-        return node.replace(weights=(f"{head}.{place[word]}.weight",)) if word in place else node
-
     def apply(model: Model) -> Model | None:
-        graph = mapped(model.graph, change)
-        pairs = zip(model.graph, graph, strict=True)
-        shapes = {old.weights == new.weights or _shape(model, old) == _shape(model, new) for old, new in pairs}
-        return model.replace(graph=graph) if graph != model.graph and shapes == {True} else None
+        tensors = model.file.tensors
+
+        def change(node: Node) -> Node:
+            head, _, word = node.weight.removesuffix(".weight").rpartition(".") if node.op == op else ("", "", "")
+            return node.replace(weights=(f"{head}.{place[word]}.weight",)) if word in place else node
+
+        found = changed(model, change)
+        if found is None:
+            return None
+        both = [(old.weights, new.weights) for old, new in zip(model.graph, found.graph, strict=True) if old != new]
+        same = all(new in tensors and tensors[old].shape == tensors[new].shape for (old,), (new,) in both)
+        return found if same else None
 
     return apply
 
 
-def _shape(model: Model, node: Node) -> tuple[int, ...]:
-    return model.file.tensors[node.weight].shape
-
-
 def tied_head(model: Model) -> Model | None:
-    """Return the embedding table as head, although there is another."""
+    """Use the embedding table as head, although there is another."""
     heads = [node.name for node in model.graph if node.op == "head" and node.weights != (EMBEDDING,)]
     return model.replace(graph=model.graph.replaced(heads[0], weights=(EMBEDDING,))) if heads else None
 
 
 def without_factors(model: Model) -> Model | None:
-    """rope_freqs.weight ignored."""
+    """Ignore rope_freqs.weight."""
     if ROPE_FACTORS not in model.file.tensors:
         return None
     return each_of("rope", weights=())(model)
-
-
-def half_rotated(model: Model) -> Model | None:
-    """Return the first half of each head rotated."""
-
-    def change(node: Node) -> Node:
-        return node.replace(dims=node.settings["dims"] // 4 * 2) if node.op == "rope" else node
-
-    return model.replace(graph=mapped(model.graph, change))
-
-
-def positions_scaled(factor: float) -> Callable[[Model], Model | None]:
-    """Positions multiplied by a factor."""
-
-    def apply(model: Model) -> Model | None:
-        return model.replace(
-            graph=mapped(
-                model.graph,
-                lambda node: node.replace(scale=node.settings["scale"] * factor) if node.op == "rope" else node,
-            )
-        )
-
-    return apply
 
 
 # --- what enters a node ----------------------------------------------------------------------------------------------
 # Another value, or another tensor.
 
 
-def norms_exchanged(model: Model) -> Model | None:
-    """Return the gains of attn_norm and ffn_norm in each other's place."""
-    place = {"attn_norm": "ffn_norm", "ffn_norm": "attn_norm"}
-
-    def change(node: Node) -> Node:
-        head, _, word = (
-            node.weight.removesuffix(".weight").rpartition(".") if node.op == "norm_weight" else ("", "", "")
-        )
-        return node.replace(weights=(f"{head}.{place[word]}.weight",)) if head and word in place else node
-
-    graph = mapped(model.graph, change)
-    present = all(name in model.file.tensors for node in graph for name in node.weights)
-    return model.replace(graph=graph) if graph != model.graph and present else None
-
-
 def residual_normed(model: Model) -> Model | None:
-    """What goes past a block taken after its norm."""
+    """Add the input of a block after its norm."""
     normed = {node.inputs[0]: node.name for node in model.graph if node.op == "norm"}
     behind = {node.inputs[0]: node.name for node in model.graph if node.op == "norm_weight"}
 
@@ -319,12 +263,11 @@ def residual_normed(model: Model) -> Model | None:
         norm = behind.get(normed.get(node.inputs[0], "")) if node.op == "add" else None
         return node.replace(inputs=(norm, *node.inputs[1:])) if norm is not None else node
 
-    graph = mapped(model.graph, change)
-    return model.replace(graph=graph) if graph != model.graph else None
+    return changed(model, change)
 
 
 def residual_of_layer(model: Model) -> Model | None:
-    """What goes past the feed-forward block taken from the start of the layer."""
+    """Add the input of the layer, not that of the feed-forward block, to the output of that block."""
     starts: dict[int | None, str] = {}
     nodes = []
     for node in model.graph:
@@ -340,8 +283,8 @@ def residual_of_layer(model: Model) -> Model | None:
 # --- weights, operations, numbers ------------------------------------------------------------------------------------
 
 
-def read_as(name: str) -> Callable[[Model], Model | None]:
-    """Weights read in another layout."""
+def read_as(name: str) -> Change:
+    """Read weights in another layout."""
 
     def apply(model: Model) -> Model | None:
         own = model.weights.dialect
@@ -353,20 +296,18 @@ def read_as(name: str) -> Callable[[Model], Model | None]:
     return apply
 
 
-def type_read_as_codes(model: Model) -> Model | None:
-    """Projections of other types, of which a program takes the bytes for codes of I2_S."""
-    types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "linear"}
-    return operations(wrong.TypeReadAsCodes)(model) if types & wrong.TypeReadAsCodes.types else None
+def of_type(kind: type[wrong.TypeReadAsCodes | wrong.TableReadAsHalves], op: str) -> Change:
+    """Compute by other operations, where an operation has weights of the types that they read wrongly."""
 
+    def apply(model: Model) -> Model | None:
+        types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == op}
+        return operations(kind)(model) if types & kind.types else None
 
-def table_read_as_halves(model: Model) -> Model | None:
-    """Return an embedding table of another type, of which a program takes the bytes for F16."""
-    types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "embed"}
-    return operations(wrong.TableReadAsHalves)(model) if types & wrong.TableReadAsHalves.types else None
+    return apply
 
 
 def requantized(model: Model) -> Model | None:
-    """Scales as of a program that takes the mean of dequantized weights, of which some are 0."""
+    """Give matrices the scales of a program that takes the mean of dequantized weights, of which some are 0."""
 
     def change(name: str, matrix: Ternary) -> Ternary:
         own = matrix if inner is None else inner(name, matrix)
@@ -388,8 +329,8 @@ def _ternary(model: Model) -> bool:
     return any(tensor.type is not None and tensor.type.name == "I2_S" for tensor in model.file.tensors.values())
 
 
-def operations(kind: type[Operations]) -> Callable[[Model], Model | None]:
-    """Return the same model, computed by other operations."""
+def operations(kind: type[Operations]) -> Change:
+    """Compute the model by other operations."""
     ternary = issubclass(kind, WrongProjection)
     home = f"{kind.__module__}:{kind.__name__}"
 
@@ -401,8 +342,8 @@ def operations(kind: type[Operations]) -> Callable[[Model], Model | None]:
     return apply
 
 
-def numbers(**changes: Any) -> Callable[[Model], Model | None]:
-    """Another choice of the profile."""
+def numbers(**changes: Any) -> Change:
+    """Change choices of the numeric profile."""
 
     def apply(model: Model) -> Model | None:
         other = model.numerics.replace(**changes)
@@ -411,8 +352,8 @@ def numbers(**changes: Any) -> Callable[[Model], Model | None]:
     return apply
 
 
-def quantizer_of(name: str) -> Callable[[Model], Model | None]:
-    """Another profile's way to make integers of activations."""
+def quantizer_of(name: str) -> Change:
+    """Quantize activations as another profile does."""
     rule = NUMERIC_PROFILES[name].quantizer
 
     def apply(model: Model) -> Model | None:
@@ -429,14 +370,14 @@ def _odd_rows(model: Model) -> bool:
 
 
 def no_quantizer(model: Model) -> Model | None:
-    """Activations that stay floats."""
+    """Leave activations floats."""
     if model.numerics.quantizer.groups == "none":
         return None
     return model.replace(numerics=model.numerics.replace(quantizer={"groups": "none"}))
 
 
-def blocks_of(kind: type[BlocksOf32]) -> Callable[[Model], Model | None]:
-    """Return an activation scale for every few columns; where rows are that short, there is no difference."""
+def blocks_of(kind: type[BlocksOf32]) -> Change:
+    """Quantize activations with a scale for every few columns; where rows are that short, there is no difference."""
 
     def apply(model: Model) -> Model | None:
         sides = {model.file.tensors[node.weight].shape[-1] for node in model.graph if node.op == "linear"}
@@ -446,7 +387,7 @@ def blocks_of(kind: type[BlocksOf32]) -> Callable[[Model], Model | None]:
 
 
 def blocks_of_q8_0(model: Model) -> Model | None:
-    """Activations as Q8_0, in blocks of 32: of I2_S files, and of those of Q2_0, which llama.cpp multiplies with it."""
+    """Quantize activations as Q8_0, in blocks of 32: of I2_S files, and of those of Q2_0, as llama.cpp does."""
     types = {tensor.type.name for tensor in model.file.tensors.values() if tensor.type is not None}
     if "I2_S" in types:
         return operations(BlocksOf32)(model)
@@ -454,7 +395,7 @@ def blocks_of_q8_0(model: Model) -> Model | None:
 
 
 def heads_in_turn(model: Model) -> Model | None:
-    """Query heads that meet the wrong key heads."""
+    """Let query heads use the wrong key heads."""
     layers = (model.hyperparameters.at(i) for i in range(model.hyperparameters.layers))
     if all(h.heads_kv in (1, h.heads) for h in layers):
         return None
@@ -462,6 +403,6 @@ def heads_in_turn(model: Model) -> Model | None:
 
 
 def first_head(model: Model) -> Model | None:
-    """Query heads that all meet the first key head."""
+    """Let all query heads use the first key head."""
     layers = (model.hyperparameters.at(i) for i in range(model.hyperparameters.layers))
     return None if all(h.heads_kv == 1 for h in layers) else operations(wrong.FirstHead)(model)

@@ -6,15 +6,15 @@ and its sentence; an entry of `MISTAKES` here has the change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.golden.diagnosis import operation_mistakes as wrong
 from i2s_spec.golden.diagnosis.graph_mistakes import (
+    Change,
     activation,
     attention_not_scaled,
-    attention_scaled_by_embedding,
-    attention_scaled_twice,
+    attention_scaled,
     blocks_of,
     blocks_of_q8_0,
     each_of,
@@ -26,24 +26,20 @@ from i2s_spec.golden.diagnosis.graph_mistakes import (
     half_rotated,
     heads_in_turn,
     no_quantizer,
-    norms_exchanged,
     numbers,
     of_delta_nets,
+    of_type,
     operations,
     other_pairs,
     positions_scaled,
     quantizer_of,
     read_as,
-    relu_alone,
     requantized,
     residual_normed,
     residual_of_layer,
-    rotation_ignored,
     sub_norm_first,
-    table_read_as_halves,
     tied_head,
     turned_back,
-    type_read_as_codes,
     up_gated,
     windows,
     without_factors,
@@ -67,14 +63,14 @@ class ModelMistake(NamedTuple):
 
     mistake: Mistake
     ops: frozenset[str]
-    apply: Callable[[Model], Model | None]
+    apply: Change
 
     @property
     def name(self) -> str:
         return self.mistake.name
 
 
-def _change(name: str, ops: frozenset[str], apply: Callable[[Model], Model | None]) -> ModelMistake:
+def _change(name: str, ops: frozenset[str], apply: Change) -> ModelMistake:
     return ModelMistake(CATALOGUE[name], ops, apply)
 
 
@@ -108,8 +104,8 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("codes-signs-swapped", _LINEAR, operations(wrong.SignsSwapped)),
     _change("codes-twos-complement", _LINEAR, operations(wrong.TwosComplement)),
     _change("codes-offset-2", _LINEAR, operations(wrong.OffsetTwo)),
-    _change("type-read-as-codes", _LINEAR, type_read_as_codes),
-    _change("table-read-as-halves", _of("embed", "head"), table_read_as_halves),
+    _change("type-read-as-codes", _LINEAR, of_type(wrong.TypeReadAsCodes, "linear")),
+    _change("table-read-as-halves", _of("embed", "head"), of_type(wrong.TableReadAsHalves, "embed")),
     _change("offset-not-subtracted", _LINEAR, operations(wrong.CodesAsTheyAre)),
     _change("scale-reciprocal", _LINEAR, operations(wrong.ReciprocalScale)),
     _change("scale-ignored", _LINEAR, operations(wrong.NoScale)),
@@ -153,7 +149,7 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("activation-silu", _GATE, activation("silu")),
     _change("activation-relu2", _GATE, activation("relu2")),
     _change("activation-gelu", _GATE, activation("gelu")),
-    _change("relu-not-squared", _GATE, relu_alone),
+    _change("relu-not-squared", _GATE, without_ops("square")),
     _change("up-activated", _GATE, up_gated),
     _change("gate-up-exchanged", _LINEAR, exchanged("ffn_gate", "ffn_up")),
     _change("key-value-exchanged", _LINEAR, exchanged("attn_k", "attn_v")),
@@ -167,7 +163,7 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
             without_norms("attn_q_norm_in", "attn_k_norm_in", "attn_v_norm_in",
                           "attn_out_norm_in", "ffn_gate_norm_in", "ffn_up_norm_in", "ffn_down_norm_in")),
     _change("head-norms-missing", _of("norm", "norm_weight", "rope"), without_norms("Qcur_normed", "Kcur_normed")),
-    _change("norms-exchanged", _WEIGHT, norms_exchanged),
+    _change("norms-exchanged", _WEIGHT, exchanged("attn_norm", "ffn_norm", "norm_weight")),
     _change("gains-missing", _WEIGHT, operations(wrong.NoGain)),
     _change("gains-plus-one", _WEIGHT, operations(wrong.OneMoreGain)),
     _change("gains-minus-one", _WEIGHT, operations(wrong.OneLessGain)),
@@ -176,8 +172,8 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("eps-1e-6", _RMS, epsilon(1e-6)),
     _change("eps-1e-5", _RMS, epsilon(1e-5)),
     _change("attention-not-scaled", _SCALED, attention_not_scaled),
-    _change("attention-scaled-by-width", _SCALED, attention_scaled_twice),
-    _change("attention-scaled-by-embedding", _SCALED, attention_scaled_by_embedding),
+    _change("attention-scaled-by-width", _SCALED, attention_scaled(lambda own, embd: own * own)),
+    _change("attention-scaled-by-embedding", _SCALED, attention_scaled(lambda own, embd: embd**-0.5)),
     _change("attention-not-causal", _SOFT_MAX, each_of("soft_max", causal=False)),
     _change("window-ignored", _SOFT_MAX, windows(lambda own, widest: 0)),
     _change("window-everywhere", _SOFT_MAX, windows(lambda own, widest: widest)),
@@ -187,7 +183,7 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("heads-first", _HEADS, first_head),
     _change("embedding-scaled", _RMS_ADD, embedding_scaled),
     _change("embedding-not-scaled", _of("multiply_by"), embedding_not_scaled),
-    _change("rotation-ignored", _of("linear", "head", "rotate", "restore"), rotation_ignored),
+    _change("rotation-ignored", _of("linear", "head", "rotate", "restore"), without_ops("rotate", "restore")),
     _change("residual-missing", _of("add"), operations(wrong.NoResidual)),
     _change("residual-normed", _of("add"), residual_normed),
     _change("residual-of-layer", _of("add"), residual_of_layer),
@@ -206,7 +202,7 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
 
 
 def mistakes(model: Model) -> Iterator[tuple[ModelMistake, Model]]:
-    """Every mistake that makes a difference to a model, with the model that has it."""
+    """Yield every mistake that makes a difference to a model, with the model that has it."""
     for mistake in MISTAKES:
         changed = mistake.apply(model)
         if changed is not None:

@@ -190,33 +190,33 @@ class OneScale(WrongProjection):
 class Truncated(WrongProjection):
     """Activation codes cut off, not rounded."""
 
+    rounded = staticmethod(np.trunc)
+
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> bitlinear.Quantized:
         scale = bitlinear.quantize(x, rule).scale
-        return _coded(np.trunc(x * scale[:, None]), scale)
+        return _coded(self.rounded(x * scale[:, None]), scale)
 
 
-class Floored(WrongProjection):
+class Floored(Truncated):
     """Activation codes rounded down."""
 
-    def quantized(self, x: Floats, rule: ActivationQuantizer) -> bitlinear.Quantized:
-        scale = bitlinear.quantize(x, rule).scale
-        return _coded(np.floor(x * scale[:, None]), scale)
+    rounded = staticmethod(np.floor)
 
 
 class Of128(WrongProjection):
     """Activation scales of 128 / amax."""
 
+    largest = 128
+
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> bitlinear.Quantized:
-        scale = (bitlinear.quantize(x, rule).scale.astype(np.float64) * (128 / 127)).astype(np.float32)
+        scale = (bitlinear.quantize(x, rule).scale.astype(np.float64) * (self.largest / 127)).astype(np.float32)
         return _coded(np.clip(np.rint(x * scale[:, None]), -128, 127), scale)
 
 
-class FourBits(WrongProjection):
+class FourBits(Of128):
     """Activation codes of 4 bits, -7 to 7."""
 
-    def quantized(self, x: Floats, rule: ActivationQuantizer) -> bitlinear.Quantized:
-        scale = (bitlinear.quantize(x, rule).scale.astype(np.float64) * (7 / 127)).astype(np.float32)
-        return _coded(np.rint(x * scale[:, None]), scale)
+    largest = 7
 
 
 def _coded(codes: Floats, scale: Floats) -> bitlinear.Quantized:
@@ -282,15 +282,16 @@ class FirstHead(HeadsInTurn):
 class OneMoreGain(Operations):
     """Gains plus one, where the file has one in them already."""
 
+    added = np.float32(1)
+
     def norm_weight(self, run: Run, node: Node, x: Floats) -> Floats:
-        return x * (run.weights.vector(node.weight) + np.float32(1))
+        return x * (run.weights.vector(node.weight) + self.added)
 
 
-class OneLessGain(Operations):
+class OneLessGain(OneMoreGain):
     """Gains without the one that the converter put in."""
 
-    def norm_weight(self, run: Run, node: Node, x: Floats) -> Floats:
-        return x * (run.weights.vector(node.weight) - np.float32(1))
+    added = np.float32(-1)
 
 
 class NoResidual(Operations):
@@ -405,7 +406,7 @@ class AttentionUngated(Operations):
 
 
 class NetUngated(AttentionUngated):
-    """The same of the result of a delta net."""
+    """The result of a delta net as it is, where a gate multiplies it."""
 
     gated = "attn_output_gated"
 

@@ -1,8 +1,8 @@
 """What wrong values look like, whatever made them: a factor, other rows, wrong places, NaN (clause 10.5).
 
 Each pattern is a function of an `Observation` (the value, the wanted one and its limit) that gives a diagnosis, or
-None. `PATTERNS` lists them, and `recognized` tries them all. `other_places` and `fitted_epsilons` explain a value by
-the model: by the weights, keys or values of another place, and by another epsilon of a norm.
+None. `PATTERNS` lists them, and `recognized` tries them all. `swapped_operands` explains a value by
+the weights, keys or values of another place of the model.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ MOST_COLUMNS: Final = 8192
 
 
 def shifted(observed: Observation) -> Diagnosis | None:
-    """Return the values of the token beside it."""
+    """Recognize the values of the token before or after."""
     if not observed.rows_are_tokens or len(observed.got) < 3:
         return None
     for step in (1, -1):
@@ -109,7 +109,7 @@ def shifted(observed: Observation) -> Diagnosis | None:
 
 
 def permuted_rows(observed: Observation) -> Diagnosis | None:
-    """Return the rows in another order."""
+    """Recognize rows in another order."""
     if observed.got.ndim < 2 or len(observed.got) < 2:
         return None
     order = _matched(observed.got.reshape(len(observed.got), -1), observed.want.reshape(len(observed.want), -1))
@@ -121,7 +121,7 @@ def permuted_rows(observed: Observation) -> Diagnosis | None:
 
 
 def permuted_columns(observed: Observation) -> Diagnosis | None:
-    """Return the columns in another order, that of q and k rows among them."""
+    """Recognize columns in another order, that of rows of q and k among them."""
     if observed.got.ndim < 2:
         return None
     got, want = observed.got.reshape(len(observed.got), -1), observed.want.reshape(len(observed.want), -1)
@@ -156,7 +156,7 @@ def _matched(got: Array, want: Array) -> NDArray[np.int64] | None:
 
 
 def transposed(observed: Observation) -> Diagnosis | None:
-    """Rows and columns exchanged."""
+    """Recognize rows and columns that are exchanged."""
     shape = observed.got.shape
     if len(shape) < 2:
         return None
@@ -172,7 +172,7 @@ def transposed(observed: Observation) -> Diagnosis | None:
 
 
 def some_rows(observed: Observation) -> Diagnosis | None:
-    """Return some tokens are wrong, others right."""
+    """Recognize tokens that are wrong among others that are right."""
     if not observed.rows_are_tokens or observed.tokens < 2:
         return None
     rows = wrong_rows(observed)
@@ -182,7 +182,7 @@ def some_rows(observed: Observation) -> Diagnosis | None:
 
 
 def some_columns(observed: Observation) -> Diagnosis | None:
-    """Return a few columns are wrong."""
+    """Recognize columns that are wrong, a few of all."""
     if observed.got.ndim < 2:
         return None
     off = observed.off.reshape(len(observed.off), -1)
@@ -206,7 +206,7 @@ def some_columns(observed: Observation) -> Diagnosis | None:
 
 
 def rotation(observed: Observation) -> Diagnosis | None:
-    """Every token is rotated wrongly but the first, whose angle is 0."""
+    """Recognize a wrong rotation: every token is wrong but the first, whose angle is 0."""
     rows = wrong_rows(observed) if observed.op == "rope" else np.zeros(0, dtype=np.int64)
     if not observed.rows_are_tokens or len(rows) < 1 or len(rows) != len(observed.got) - 1 or rows[0] != 1:
         return None
@@ -214,13 +214,15 @@ def rotation(observed: Observation) -> Diagnosis | None:
     return by_pattern("rotation", says)
 
 
-# ARM's mat-mul with four tokens in a kernel for one.
+# ARM's mat-mul passes four tokens to a kernel for one, where the whole fours of tokens are odd in number.
 
 
-def nrc(observed: Observation) -> Diagnosis | None:
-    """In a product, those four tokens are wrong and all others right, or tokens from the four on are NaN: of a value that
-    is all NaN this is a guess, which stands behind `not-finite`."""
-    if not nrc_applies(observed.tokens) or observed.op not in ("linear", "head", ""):
+def four_token_kernel(observed: Observation) -> Diagnosis | None:
+    """Recognize a product in which those four tokens are wrong and all others right, or tokens from the four on are NaN.
+
+    Of a value that is all NaN this is a guess, which comes after `not-finite`.
+    """
+    if observed.tokens // 4 * 4 % 8 != 4 or observed.op not in ("linear", "head", ""):
         return None
     strange: NDArray[np.bool_] = np.atleast_1d(~np.isfinite(observed.got) & np.isfinite(observed.want))
     everything = bool(strange.all())
@@ -228,11 +230,11 @@ def nrc(observed: Observation) -> Diagnosis | None:
     if strange.any():
         zeros = any(len(x) == len(strange) and not np.asarray(x)[strange].any() for x in observed.inputs[:1])
         may = not zeros and _behind(np.flatnonzero(strange), observed) and not _made_behind(strange, observed)
-        return nrc_diagnosis(observed.tokens, known=not everything) if may else None
+        return _of_four_tokens(observed.tokens, known=not everything) if may else None
     block = observed.tokens // 4 * 4
     rows = wrong_rows(observed) if observed.rows_are_tokens and observed.op == "linear" else ()
     four = observed.tokens > 4 and np.array_equal(rows, np.arange(block - 4, block))
-    return nrc_diagnosis(observed.tokens) if four and factor_of(observed) is None else None
+    return _of_four_tokens(observed.tokens) if four and factor_of(observed) is None else None
 
 
 def _behind(rows: NDArray[np.int64], observed: Observation) -> bool:
@@ -248,13 +250,8 @@ def _made_behind(strange: NDArray[np.bool_], observed: Observation) -> bool:
     return bool((strange & sound)[observed.tokens // 4 * 4 :].any())
 
 
-def nrc_applies(tokens: int) -> bool:
-    """Whether so many tokens meet the mistake `nrc-4`."""
-    return tokens // 4 * 4 % 8 == 4
-
-
-def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
-    """Return the mistake `nrc-4`, where only its consequences can be observed.
+def _of_four_tokens(tokens: int, known: bool = True) -> Diagnosis:
+    """Return the diagnosis `nrc-4`.
 
     :param known: whether the place tells; else nothing speaks against it
     """
@@ -274,7 +271,7 @@ def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
 def recognized(
     got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0, op: str = ""
 ) -> list[Diagnosis]:
-    """What a wrong value looks like, the most telling first."""
+    """Return the patterns that a wrong value has, the most telling first."""
     off = beyond(got, want, limit)
     by_token = bool(got.ndim) and len(got) == tokens
     observed = Observation(got, want, off, inputs, tokens, by_token, op)
@@ -367,8 +364,8 @@ def _untouched(observed: Observation) -> Diagnosis | None:
 
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
-    _zeros, _nan_rows, nrc, rotation, _untouched, _factor, _offset, _row_factors, shifted, transposed, permuted_rows,
-    permuted_columns, some_rows, some_columns,
+    _zeros, _nan_rows, four_token_kernel, rotation, _untouched, _factor, _offset, _row_factors, shifted, transposed,
+    permuted_rows, permuted_columns, some_rows, some_columns,
 )  # fmt: skip
 
 
@@ -379,7 +376,7 @@ OF_CORNERS: Final = frozenset({"zeros", "not-finite"})
 WEAK: Final = frozenset({"some-tokens", "some-columns", "row-split"})
 
 
-# --- other places ----------------------------------------------------------------------------------------------------
+# --- swapped operands --------------------------------------------------------------------------------------------------
 # The same operation with weights, keys or values of another place. What is found is no mistake of a table: there are as
 # many of them as a model has places. They are tried where nothing else explains a value exactly.
 
@@ -387,8 +384,8 @@ WEAK: Final = frozenset({"some-tokens", "some-columns", "row-split"})
 MOST_PLACES: Final = 64
 
 
-def other_places(model: Model, reach: Iterable[str]) -> Iterator[tuple[Mistake, Model]]:
-    """Each exchange that can be behind a value, with the model that has it.
+def swapped_operands(model: Model, reach: Iterable[str]) -> Iterator[tuple[Mistake, Model]]:
+    """Yield each exchange that can explain a value, with the model that has it.
 
     :param reach: names of the operations that are replayed together
     """
@@ -432,34 +429,3 @@ def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
         says = f"the {what} of layer {each.layer} were used; those of layer {node.layer} are right"
         changed = model.replace(graph=model.graph.replaced(node.name, inputs=inputs))
         yield Mistake(f"{what}-of-another-layer", says), changed
-
-
-# --- fitted epsilon --------------------------------------------------------------------------------------------------
-# A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is
-# off by a factor of its own, which tells the epsilon; one factor for all rows, whatever their m, is a scale.
-
-#: Rows must differ by so much in their mean squares: where they are alike, a scale does the same.
-_DIFFERENT: Final = 1.05
-
-
-def fitted_epsilons(entering: NDArray[Any], got: NDArray[Any], want: NDArray[Any], own: float) -> Iterable[float]:
-    """Yield the values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
-
-    :param entering: what enters the norm, [..., n]
-    :param got: what a candidate has, [..., n]
-    :param want: what it should have
-    :param own: the epsilon of the file
-    """
-    if entering.shape != got.shape or got.ndim < 2:
-        return
-    wide, seen, right = (each.astype(np.float64) for each in (entering, got, want))
-    squares = (wide * wide).mean(axis=-1).ravel()
-    with np.errstate(all="ignore"):
-        factors = ((seen * right).sum(axis=-1) / (right * right).sum(axis=-1)).ravel()
-        fitted = (squares + own) / factors**2 - squares
-    usable = np.isfinite(fitted) & (squares > 0)
-    if usable.sum() < 2 or squares[usable].max() < _DIFFERENT * squares[usable].min():
-        return
-    row = int(np.argmin(np.where(usable, squares, np.inf)))  # where epsilon weighs most
-    if fitted[row] > 0:
-        yield from dict.fromkeys(float(f"{fitted[row]:.{digits}e}") for digits in (0, 1, 2))

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 ROUNDED: Final = 1.05
 #: How far off float32 arithmetic may be, as a share of a number, or of the largest beside it.
 FLOAT32: Final = 4e-6
+#: How near, relative, a factor brings one scale to another that was used in its place.
+SAME_SCALE: Final = 1e-5
 #: How near, relative, a solved number is to a known quantity that it equals.
 SAME_NUMBER: Final = 2e-3
 
@@ -73,7 +75,7 @@ class Context:
     places: tuple[Array, ...] | None = None
 
     def at(self, axis: int) -> Array:
-        """Which indices of the whole value are shown along an axis."""
+        """Return the indices of the whole value that are shown along an axis."""
         return np.arange(self.whole.shape[axis]) if self.places is None else self.places[axis]
 
     def room(self, value: Array) -> Doubles:
@@ -101,7 +103,7 @@ class Solved(NamedTuple):
     value: float
 
     def diagnosis(self) -> Diagnosis:
-        """As what explains a wrong value."""
+        """Return the number as a diagnosis."""
         return Diagnosis(self.name, self.says, "by pattern")
 
 
@@ -109,7 +111,7 @@ Solver = Callable[[Context], Iterator[Solved]]
 
 
 def solved(model: Model, node: Node, pair: Pair, value: Callable[[str], Array | None]) -> list[Diagnosis]:
-    """What numbers explain a value of the model's graph, as diagnoses.
+    """Return the numbers that explain a value of the model's graph, as diagnoses.
 
     :param pair: what is shown and what is wanted
     :param value: gives a whole value by its name, or None
@@ -156,7 +158,7 @@ def _words(value: float) -> str:
 
 
 def _equals(context: Context, value: float) -> tuple[str, str]:
-    """Which known quantity of a model a factor is: a name and words, both empty for none."""
+    """Return the known quantity of a model that a factor is, as a name and in words; both empty for none."""
     weight = context.node.weight if context.node.op == "linear" else ""
     sizes = context.model.hyperparameters
     known = {
@@ -173,13 +175,20 @@ def _equals(context: Context, value: float) -> tuple[str, str]:
     if abs(value - (share := share_of_nonzeros(matrix))) <= SAME_NUMBER * share:
         own = f"the share of weights of {quote(weight, bare=True)} that are not 0: scales requantised by absmean"
         return "scales-requantised", own
-    for node in context.model.graph:
-        other = context.model.weights.matrix(node.weight) if node.op == "linear" and node.weight != weight else None
-        if isinstance(other, Ternary) and abs(value * float(matrix.scale) - float(other.scale)) <= 1e-5 * abs(
-            other.scale
-        ):
-            return "scale-of-another", f"the scale of {quote(node.weight, bare=True)} in the place of its own"
+    for other in scales_of_others(context.model, weight, value):
+        return "scale-of-another", f"the scale of {quote(other, bare=True)} in the place of its own"
     return "", ""
+
+
+def scales_of_others(model: Model, weight: str, factor: float) -> Iterator[str]:
+    """Yield the tensors of other projections whose scale is that of a projection, times a factor."""
+    matrix = model.weights.matrix(weight)
+    for node in model.graph:
+        other = model.weights.matrix(node.weight) if node.op == "linear" and node.weight != weight else None
+        if isinstance(matrix, Ternary) and isinstance(other, Ternary):
+            wanted = float(matrix.scale) * factor
+            if abs(float(other.scale) - wanted) <= SAME_SCALE * abs(wanted):
+                yield node.weight
 
 
 # --- projections -----------------------------------------------------------------------------------------------------
@@ -240,7 +249,7 @@ def _projection(c: Context) -> _Projection | None:
 
 
 def activation_scales(c: Context) -> Iterator[Solved]:
-    """Yield outputs are whole numbers times ws / s: with another s of all tokens, or of some, or with other codes."""
+    """Yield another scale of the activations of all tokens, or of some: outputs are whole numbers times ws / s."""
     p = _projection(c)
     if p is None:
         return
@@ -293,7 +302,7 @@ def _gives(c: Context, p: _Projection, share: float) -> bool:
 
 
 def _offset(c: Context, p: _Projection) -> Solved | None:
-    """Return a constant that is added to all outputs of a token: a share of the sum of its codes."""
+    """Return the constant that is added to all outputs of a token, as a share of the sum of its codes."""
     delta = p.units - p.acc
     if len(p.columns) < 3 or not np.abs(p.sums).any():
         return None
@@ -347,7 +356,7 @@ def _lattice(units: Doubles, noise: Doubles) -> float | None:
 
 
 def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> Solved | None:
-    """Tokens with a scale of their own: another token's, or 127 over another element than the largest."""
+    """Return the scales of tokens that have their own: another token's, or 127 over another element than the largest."""
     left_out: dict[int, Array] = {}
     of_others: dict[int, set[str]] = {}
     free: dict[int, float] = {}
@@ -389,7 +398,7 @@ def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> S
 
 
 def _end(columns: Array, counted_in: Array, width: int) -> tuple[float, str]:
-    """How many columns are left out, if they can be the end of a row: most likely whole 64 (or fewer) are read.
+    """Return how many columns are left out, and words, if they can be the end of a row: most likely whole 64 are read.
 
     :param columns: some that are left out
     :param counted_in: some that are not
@@ -403,7 +412,7 @@ def _end(columns: Array, counted_in: Array, width: int) -> tuple[float, str]:
 
 
 def _tried(c: Context, p: _Projection, at: int, token: int) -> Array | set[str] | None:
-    """Which other scale gives a token's outputs: columns that are left out of its maximum, or whose scale it is."""
+    """Return the other scale that gives a token's outputs: columns left out of its maximum, or whose scale it is."""
     x = np.abs(p.x[token].astype(np.float64))
     order = np.argsort(-x, kind="stable")
     order = order[(x[order] < x.max()) & (x[order] > 0)][:LARGEST_TRIED]
@@ -443,7 +452,7 @@ def _codes(x: Array, scales: Doubles, rule: ActivationQuantizer) -> NDArray[np.i
 
 
 def soft_max_sums(c: Context) -> Iterator[Solved]:
-    """Rows that do not add up to 1: a constant term in the sum; or rows of scores with a factor."""
+    """Yield the constant term in the sum of rows that do not add up to 1, or the factor of rows of scores."""
     if c.whole.ndim != 3 or not c.inputs or c.inputs[0] is None:
         return
     got, want = c.got.astype(np.float64), c.want.astype(np.float64)
@@ -522,7 +531,8 @@ def angles(c: Context) -> Iterator[Solved]:
 
 
 def _angles(c: Context) -> tuple[Array, Array, Doubles, Doubles] | None:
-    """Tokens, pairs, the angle of each, and how sure it is (radians), from what is shown of both elements of pairs."""
+    """Return tokens, pairs, the angle of each, and how sure it is (radians), from what is shown of both elements of
+    pairs."""
     x = c.inputs[0] if c.inputs else None
     if x is None or c.whole.ndim != 3 or c.node.weights:
         return None
@@ -617,7 +627,7 @@ def _positions(tokens: Array, where: Doubles, solved: Doubles) -> Iterator[Solve
 def _base(
     c: Context, tokens: Array, where: Doubles, pairs: Array, seen: Doubles, sure: Doubles, dims: int
 ) -> Iterator[Solved]:
-    """Another base, or another width, from the angles of tokens whose fastest pair has not turned round."""
+    """Yield another base, or another width, from the angles of tokens whose fastest pair has not turned round."""
     rows = np.flatnonzero((where > 0) & (where < np.pi))
     if not len(rows):
         return
@@ -674,6 +684,48 @@ def weights_of_sum(c: Context) -> Iterator[Solved]:
     )
 
 
+#: Rows must differ by so much in their mean squares: where they are alike, a scale does what another epsilon does.
+DIFFERENT: Final = 1.05
+
+
+def epsilons_of_rows(squares: Doubles, got: Doubles, want: Doubles, own: float) -> Doubles:
+    """Return the epsilon of a norm that each row tells.
+
+    A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is
+    off by a factor of its own; one factor for all rows, whatever their m, is a scale.
+
+    :param squares: the mean squares of what enters
+    :param got: [..., n]
+    :param want: what it should be, with the epsilon `own`
+    :returns: in the shape of `squares`
+    """
+    factors = (got * want).sum(axis=-1) / (want * want).sum(axis=-1)
+    return np.asarray((squares + own) / factors**2 - squares)
+
+
+def fitted_epsilons(entering: Array, got: Array, want: Array, own: float) -> Iterator[float]:
+    """Yield the values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
+
+    :param entering: what enters the norm, [..., n]
+    :param got: what a candidate has, [..., n]
+    :param want: what it should have
+    :param own: the epsilon of the file
+    """
+    if entering.shape != got.shape or got.ndim < 2:
+        return
+    wide, seen, right = (each.astype(np.float64) for each in (entering, got, want))
+    squares = (wide * wide).mean(axis=-1)
+    with np.errstate(all="ignore"):
+        fitted = epsilons_of_rows(squares, seen, right, own).ravel()
+    squares = squares.ravel()
+    usable = np.isfinite(fitted) & (squares > 0)
+    if usable.sum() < 2 or squares[usable].max() < DIFFERENT * squares[usable].min():
+        return
+    row = int(np.argmin(np.where(usable, squares, np.inf)))  # where epsilon weighs most
+    if fitted[row] > 0:
+        yield from dict.fromkeys(float(f"{fitted[row]:.{digits}e}") for digits in (0, 1, 2))
+
+
 def epsilon(c: Context) -> Iterator[Solved]:
     """Yield the epsilon by which rows of a norm are off, each by a factor of its own."""
     x = c.inputs[0] if c.inputs else None
@@ -686,13 +738,13 @@ def epsilon(c: Context) -> Iterator[Solved]:
     power = (want * want).sum(axis=-1)
     factors = (got * want).sum(axis=-1) / power
     own = float(c.node.settings["eps"])
-    solved = ((squares + own) / factors**2 - squares).ravel()
+    solved = epsilons_of_rows(squares, got, want, own).ravel()
     slack = (
         2 * (squares + own) * (ROUNDED * c.resolution + FLOAT32 * np.abs(want).max(axis=-1)) / np.sqrt(power)
     ).ravel()
     if len(solved) < 2 or not np.isfinite(solved).all() or not c.agrees(factors[..., None] * want):
         return
-    if squares.max() < 1.05 * squares.min():
+    if squares.max() < DIFFERENT * squares.min():
         return
     found = _constant(solved, slack)
     if found is not None and found > 0 and abs(found - own) > 3 * float(slack.min()):
@@ -700,7 +752,7 @@ def epsilon(c: Context) -> Iterator[Solved]:
 
 
 def factor(c: Context) -> Iterator[Solved]:
-    """One factor of the whole value."""
+    """Yield the one factor of the whole value."""
     got, want = c.got.astype(np.float64), c.want.astype(np.float64)
     square = float((want * want).sum())
     if not square or got.size < 6:
@@ -720,12 +772,3 @@ SOLVERS: Final[Mapping[str, tuple[Solver, ...]]] = {
     "add": (weights_of_sum,),
     "norm": (epsilon,),
 }
-
-#: Names of what is solved, which a part of a value shows as well.
-QUANTITIES: Final = frozenset(
-    {
-        "activation-scale", "codes-rounded", "columns-not-in-maximum", "scale-of-another-token", "sum-offset",
-        "soft-max-term", "soft-max-sink", "scores-factor", "positions", "rope-base", "residual-weight", "epsilon", "factor",
-        "scales-requantised", "scale-of-another",
-    }
-)  # fmt: skip

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from i2s_spec.compare.header_record import HeaderRecord
     from i2s_spec.compare.known_weights import ReferenceWeights
     from i2s_spec.gguf.data_shift import Shift
-    from i2s_spec.gguf.meanings import NumberReading
+    from i2s_spec.gguf.type_numbers import NumberReading
     from i2s_spec.gguf.writer_forms import WriterForm
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.survey_reader import SurveyReader

@@ -1,4 +1,4 @@
-"""Runs over hundreds of thousands of files: a manifest, results that are kept, and workers that may die.
+"""Runs over hundreds of thousands of files: a manifest, results that a later run continues, workers that may die.
 
 lint_manifest   a whole run, from the entries of a manifest to their records
   manifest      the files to check: address, identity, size; facts about their origin that a census counts by

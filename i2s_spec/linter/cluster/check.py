@@ -70,7 +70,7 @@ def check(
         options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
-    return _judge(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)), None, folders)
+    return _record(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)), None, folders)
 
 
 class _Work(NamedTuple):
@@ -88,7 +88,7 @@ def _work(options: bytes) -> _Work:
     return _Work(found, replace(found, details=WithFacts(found.details)), options_key(found))
 
 
-def _judge(
+def _record(
     entry: Entry, work: _Work, weights: ReferenceWeights | None = None, folders: Folders | None = None
 ) -> Record:
     started = perf_counter()
@@ -165,7 +165,7 @@ def check_batch(
     limited: set[str] = set()
     with open_reference(work.options) as weights:
         for entry in entries:
-            found.append(None if entry.host in limited else _judge(entry, work, weights, folders))
+            found.append(None if entry.host in limited else _record(entry, work, weights, folders))
             if found[-1] is not None and wait_asked(found[-1]) is not None:
                 limited.add(entry.host)
     return found
@@ -208,7 +208,7 @@ def check_in_child(
     """Check files one after another in a child of this process, so that a file that kills its reader costs only itself.
 
     This is for engines whose workers must not die: a file whose child dies is checked again in a new one, `TRIES` times
-    in all; then its record says so, as an internal error. The children end with this process.
+    in all; then its record has that as an internal error. The children end with this process.
 
     :param entries: what `check` takes
     :param options: as for `check`, as are the other parameters
@@ -274,7 +274,7 @@ def _identity(entry: Entry) -> tuple[str, int | None] | None:
 
 
 def digests(entries: Sequence[Entry], whole: bool) -> list[str | None]:
-    """Digests of files: of all bytes, or of the two ends of a longer file; None for a file that cannot be read."""
+    """Return digests of files: of all bytes, or of the two ends of a longer file; None for a file that cannot be read."""
     return [_digest(entry, whole) for entry in entries]
 
 
@@ -310,7 +310,7 @@ RECORD_VERSION: Final = 1
 
 
 def options_key(options: Options) -> str:
-    """Sixteen hexadecimal digits that are the same for options that give the same reports."""
+    """Return sixteen hexadecimal digits that are the same for options that give the same reports."""
     counted = {
         "package": __version__,
         "record": RECORD_VERSION,
@@ -382,12 +382,12 @@ class SameContent:
     def __init__(
         self,
         entries: Iterable[Entry],
-        judge: Callable[[Entry], None],
+        check: Callable[[Entry], None],
         digest: Callable[[Entry, bool], None],
         follow: Callable[[Entry, str], None],
         context: Callable[[Entry], str] = lambda entry: "",
     ) -> None:
-        self._judge, self._digest, self._follow, self._context = judge, digest, follow, context
+        self._check, self._digest, self._follow, self._context = check, digest, follow, context
         entries = list(entries)
         sizes = Counter(entry.size for entry in entries if entry.is_local and not _is_part(entry))
         known = {entry.size for entry in entries if entry.sha256 is not None}
@@ -397,7 +397,7 @@ class SameContent:
             if entry.sha256 is not None and not _is_part(entry):
                 self._met(entry, entry.sha256)
             elif entry.size is None or not _is_comparable(entry) or sizes[entry.size] == 1:
-                self._judge(entry)
+                self._check(entry)
             elif is_short(entry.size) or entry.size in known:
                 self._digest(entry, True)
             else:
@@ -405,19 +405,19 @@ class SameContent:
                 self._digest(entry, False)
 
     def _met(self, entry: Entry, sha256: str) -> None:
-        """Entries with the same content: the first one is checked, the others get its result."""
+        """Check the first entry of a content; the others get its result."""
         key = sha256, self._context(entry)
         first = self._first.setdefault(key, entry.url)
         named = entry._replace(sha256=sha256)
         if first == entry.url:
-            self._judge(named)
+            self._check(named)
         else:
             self._follow(named, first)
 
     def digested(self, entry: Entry, digest: str | None, whole: bool) -> None:
         """Take a digest; None for a file that could not be read, which is then checked by itself."""
         if digest is None:
-            self._judge(entry)
+            self._check(entry)
         elif whole:
             self._met(entry, digest)
         if whole or entry.size is None:
@@ -434,7 +434,7 @@ class SameContent:
             if ends[each] > 1:
                 self._digest(known, True)
             else:
-                self._judge(known)
+                self._check(known)
 
 
 def _is_part(entry: Entry) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Unfinished, counted, quote
 from i2s_spec.linter.cluster.check import Record, options_key, portable
@@ -16,13 +17,16 @@ from i2s_spec.linter.cluster.run import (
     GOES_ON,
     IN_FLIGHT,
     Coordinator,
-    EarlyCluster,
     Rate,
+    dask_client,
     require_dask,
     run_on_dask,
 )
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.paths import Folders
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 #: Errors of a disk without room: it is full, or a quota or the largest size of a file is reached.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
@@ -74,8 +78,6 @@ def lint_manifest(
             found = counted(log.ignored, "result of an earlier run is", "results of earlier runs are")
             say(f"{found} in {shown} and not used, because the file was found here; --results {shown} uses it")
         is_new = not len(log) and not log.damaged
-        # A cluster on this machine starts while the manifest is read; in a continued run there may be nothing left to do.
-        cluster = stack.enter_context(EarlyCluster(scheduler, workers, at_once=is_new))
         entries = list(entries)
         coordinator = Coordinator(entries, options, key, log, rates, in_flight)
         if coordinator.reused:
@@ -91,13 +93,13 @@ def lint_manifest(
         del entries
         stack.enter_context(_full_disks_end_early(coordinator))
         rows = None if table is None or not grows else stack.enter_context(ResultsTable(table))
-        for record in _records(coordinator, cluster, options, key, log, say, folders):
+        for record in _records(coordinator, partial(dask_client, scheduler, workers), options, key, log, say, folders):
             if rows is not None:
                 rows.add(record)
             yield record
         if table is not None and rows is None:
             rows = stack.enter_context(ResultsTable(table))
-            for record in latest(results, sound=not log.damaged):
+            for record in latest(results):
                 rows.add(record)
     if rows is not None:
         named = quote(os.fspath(table or ""), 4096, bare=True)
@@ -106,7 +108,7 @@ def lint_manifest(
 
 @contextmanager
 def _full_disks_end_early(coordinator: Coordinator) -> Iterator[None]:
-    """Provide a full disk says nothing about the files: the run ends early, and goes on when there is room."""
+    """Let a full disk end the run early: the same call continues when there is room."""
     try:
         yield
     except OSError as error:
@@ -120,20 +122,21 @@ def _full_disks_end_early(coordinator: Coordinator) -> Iterator[None]:
 
 def _records(
     coordinator: Coordinator,
-    cluster: EarlyCluster,
+    connect: Callable[[], AbstractContextManager[Client]],
     options: Options,
     key: str,
     log: ResultsLog,
     say: Callable[[str], None],
     folders: Folders | None,
 ) -> Iterator[Record]:
-    """Every record, the known ones first; the cluster is used only if there are others."""
+    """Yield every record, the known ones first; a cluster is started only if there are others."""
     if coordinator.finished:
         yield from coordinator.records()
         return
     before = coordinator.reused
     try:
-        yield from run_on_dask(cluster.client(), coordinator, options, key, log.sync, folders)
+        with connect() as client:
+            yield from run_on_dask(client, coordinator, options, key, log.sync, folders)
     finally:
         log.sync()
     if coordinator.looked_at:

@@ -19,7 +19,7 @@ class _NoHTTP:
     """A node that is reached over its own protocol only."""
 
     def start_http_server(self, *args: Any, **keywords: Any) -> None:
-        """Start none."""
+        """Start no HTTP server."""
 
 
 class _Scheduler(_NoHTTP, Scheduler):  # type: ignore[misc]

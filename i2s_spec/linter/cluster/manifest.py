@@ -250,7 +250,7 @@ def _value(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def as_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    """Entries as the lines of a manifest."""
+    """Yield entries as the lines of a manifest."""
     for entry in entries:
         yield json.dumps(entry.as_dict()) + "\n"
 
@@ -283,7 +283,7 @@ class WithFacts:
 
 
 def origin_facts(subject: LintContext) -> dict[str, Any]:
-    """Facts about one file as plain data; text of the file is escaped.
+    """Return facts about one file as plain data; text of the file is escaped.
 
     :returns: `architecture`, `version`, `tensors`, `producer` (the program that wrote the metadata), and `layout`: the
     layout that the weights of I2_S tensors show, None if there are none or they were not read

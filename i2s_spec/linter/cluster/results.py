@@ -1,4 +1,4 @@
-"""The results of a run: records that are kept as JSON Lines, the same as a Parquet table, and counts over them.
+"""The results of a run: records as JSON Lines, the same as a Parquet table, and counts over them.
 
 Each record is appended whole to the results as soon as it is known (`ResultsLog`). A run that is killed loses at most
 its current line: the next run removes an incomplete last line and continues. Records are found by address, etag and key
@@ -14,6 +14,7 @@ a seal, made with a key in the user's cache: of a log that nobody named, only re
 from __future__ import annotations
 
 import hmac
+import io
 import json
 import os
 import secrets
@@ -43,9 +44,6 @@ LONGEST_LINE: Final = 1 << 26
 #: How every line begins.
 BEGINNING: Final = b'{"schema_version": '
 
-#: The beginning of a line up to the address.
-ADDRESS: Final = BEGINNING + b'%d, "url": ' % RECORD_VERSION
-
 #: Bytes that are read at a time to find the end of the last whole line.
 STEP: Final = 1 << 16
 
@@ -66,7 +64,7 @@ _SEALED: Final = len(SEAL % bytes(32))
 
 
 def seal_key() -> bytes | None:
-    """Return the key of the user's seals, from the user's cache; None where none can be kept."""
+    """Return the key of the user's seals, from the user's cache; None where none can be stored."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "i2s-spec" / "results.key"
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -219,7 +217,7 @@ class ResultsLog:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; a line that is longer than any record comes in pieces, which are not records."""
+    """Yield lines with their ends; a line that is longer than any record comes in pieces, which are not records."""
     while line := stream.readline(LONGEST_LINE):
         yield line
 
@@ -257,31 +255,16 @@ def _is_report(report: Any) -> bool:
     return not findings or all(type(each) is dict and type(each.get("code")) is str for each in findings)
 
 
-_DECODER: Final = json.JSONDecoder()
-
-
-def _url_of(line: bytes) -> str:
-    """Return the address of a line that is known to be a record; lines that were written here begin with it."""
-    if line.startswith(ADDRESS):
-        url, _ = _DECODER.raw_decode(line.decode("utf-8", "surrogatepass"), len(ADDRESS))
-    else:
-        url = json.loads(line)["url"]
-    return str(url)
-
-
-def latest(path: str | os.PathLike[str], sound: bool = False) -> Iterator[Record]:
+def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Yield the last record of each address in a file of results, in the order of the file; damaged lines are skipped.
 
-    :param sound: every line is known to be a record, as after a `ResultsLog` that found no damaged one
     :raises SettingError: if the file has no record
     :raises OSError: if it cannot be read
     """
     last: dict[bytes, int] = {}
     with open_regular(path) as stream:
         for number, line in enumerate(_lines(stream)):
-            if sound:
-                last[key_of(_url_of(line), None, "")] = number
-            elif (record := parsed(line)) is not None:
+            if (record := parsed(line)) is not None:
                 last[key_of(record["url"], None, "")] = number
         if not last:
             raise SettingError(
@@ -429,10 +412,8 @@ def _text(value: Any) -> str | None:
     return quote(value, limit=4096, bare=True) if isinstance(value, str) else None
 
 
-class _Sink:
+class _Sink(io.RawIOBase):
     """The output for Arrow: a file that gets its name when it is complete."""
-
-    closed = False
 
     def __init__(self, output: OutputFile) -> None:
         self._output, self._length = output, 0
@@ -449,20 +430,8 @@ class _Sink:
     def tell(self) -> int:
         return self._length
 
-    def flush(self) -> None:
-        """Do nothing: nothing is buffered."""
-
-    def close(self) -> None:
-        """Do nothing: the context manager closes the file."""
-
     def writable(self) -> bool:
         return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------
@@ -602,12 +571,12 @@ def verdict_of(report: Mapping[str, Any]) -> str:
 
 
 def by_count(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Names with their counts, the most frequent first, then by name."""
+    """Return names with their counts, the most frequent first, then by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def ordered(names: Mapping[str, Counter[str]]) -> list[tuple[str, Counter[str]]]:
-    """Names with their counters, those with the most files first."""
+    """Return names with their counters, those with the most files first."""
     return sorted(names.items(), key=lambda item: (-item[1].total(), item[0]))
 
 
@@ -725,10 +694,10 @@ def _codes(census: Census) -> str:
     for code, count in by_count(census.code_files)[:PAGE_ROWS]:
         slug, severity = census.about.get(code, ("", ""))
         style = _STYLES.get(severity, "notes")
-        says = (
+        title = (
             f"{code} {slug}: {severity}, {counted(census.code_findings[code], 'finding')} in {counted(count, 'file')}"
         )
-        rows.append(BarRow(f"{code} {slug}", (Share(count, style, says),), f"{count:,}"))
+        rows.append(BarRow(f"{code} {slug}", (Share(count, style, title),), f"{count:,}"))
     if not rows:
         return "<p>There are no findings.</p>"
     return bar_rows(rows, "Files by code of finding", _more(len(census.code_files)))

@@ -1,9 +1,9 @@
 """The course of a run: which batch of files is next, what becomes of it, and the engine that carries it out.
 
 `Coordinator` decides, and handles batches that succeeded or failed. It is independent of engine and clock: its caller
-asks for batches, reports the result of each, and gets the records. A batch whose worker died is checked again in a
-separate process beside a worker; if that process dies, this is the result of the file that it was checking. So one bad
-file costs neither the others nor the run.
+asks for batches, reports the result of each, and gets the records. Dask itself runs a batch again whose worker died;
+one at which workers die repeatedly is checked in a separate process beside a worker. If that process dies, this is the
+result of the file that it was checking. So one bad file costs neither the others nor the run.
 
 If a manifest does not give the etag of an address, a record of an earlier run is valid as long as the server still
 gives the etag in the record.
@@ -25,10 +25,9 @@ import pickle
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -72,9 +71,6 @@ IN_FLIGHT: Final = 4 << 30
 #: How often a file waits for a server that asks for it.
 WAITS: Final = 6
 
-#: How often a worker may die although the files are checked in a separate process, for example if workers are killed.
-ATTEMPTS: Final = 3
-
 #: Findings that are not about the file: its server did not give it, or gave parts of several versions.
 _NOT_GIVEN: Final = faults.REMOTE | {faults.CHANGED.code}
 
@@ -88,7 +84,6 @@ class Batch(NamedTuple):
     kind: Kind
     entries: tuple[Entry, ...]
     size: int
-    attempt: int = 1
 
 
 class Coordinator:
@@ -150,7 +145,7 @@ class Coordinator:
                 known.append(entry._replace(sha256=record["sha256"]))
                 self._done[entry.url] = key_of(entry.url, entry.etag, self._key)
         self.recorded, self.looked_at = self.reused, len(self._remembered)
-        self._same = SameContent(known, self._judge, self._digest, self._follow, self._context)
+        self._same = SameContent(known, self._check, self._digest, self._follow, self._context)
 
     # --- entries ------------------------------------------------------------------------------------------------------
 
@@ -158,7 +153,7 @@ class Coordinator:
         """Return the suppressions for a name, also those that are bound to a content."""
         return repr([each for each in self._options.suppressions if each.covers(entry.url)])
 
-    def _judge(self, entry: Entry) -> None:
+    def _check(self, entry: Entry) -> None:
         if entry.url not in self._done:
             self._queue("check", entry)
 
@@ -185,7 +180,7 @@ class Coordinator:
         return not self._out and not self._retries and not any(self._waiting.values())
 
     def records(self) -> Iterator[Record]:
-        """Records that are known and were not yet returned."""
+        """Yield the records that are known and were not yet returned."""
         while self._ready:
             following = self._ready.popleft()
             yield self._log[following] if isinstance(following, bytes) else following
@@ -239,11 +234,11 @@ class Coordinator:
 
     @property
     def bytes_out(self) -> int:
-        """Bytes of the files in progress."""
+        """The bytes of the files in progress."""
         return self._bytes_out
 
     def wait(self, now: float) -> float | None:
-        """Seconds until a host may be asked again; None if nothing waits for that."""
+        """Return the seconds until a host may be asked again; None if nothing waits for that."""
         times = [
             self._rates.wait(host, _requests(kind, queue[0]), now)
             for (kind, host), queue in self._waiting.items()
@@ -284,7 +279,7 @@ class Coordinator:
         return None
 
     def died(self, batch: Batch, words: str) -> None:
-        """A worker died during this batch, or during another batch that it had."""
+        """Take note that workers died during this batch, or during others that they had, as often as Dask allows."""
         self._back(batch)
         if batch.kind == "look":
             for entry in batch.entries:
@@ -294,8 +289,6 @@ class Coordinator:
                 self._same.digested(entry, None, batch.kind == "whole")
         elif batch.kind == "check":
             self._retries.append(batch._replace(kind="alone"))
-        elif batch.attempt < ATTEMPTS:
-            self._retries.append(batch._replace(attempt=batch.attempt + 1))
         elif len(batch.entries) > 1:
             for entry in batch.entries:
                 self._retries.append(Batch("alone", (entry,), _weight("alone", entry)))
@@ -307,7 +300,7 @@ class Coordinator:
         place = self._remembered.pop(entry.url)
         record = self._log[place]
         if found is None or found[0] != record["etag"] or found[1] not in (None, record["size"]):
-            self._judge(entry)
+            self._check(entry)
             return
         self.reused += 1
         self.recorded += 1
@@ -358,7 +351,7 @@ def _requests(kind: Kind, entry: Entry) -> float:
 
 
 def _weight(kind: Kind, entry: Entry) -> int:
-    """Most bytes that a task reads of a file."""
+    """Return the most bytes that a task reads of a file."""
     if kind == "look":
         return 1
     size = UNKNOWN_SIZE if entry.size is None else entry.size
@@ -375,8 +368,8 @@ def _copied(record: Record, entry: Entry) -> Record:
 
 # --- Dask ------------------------------------------------------------------------------------------------------------
 # The batches run on an existing cluster, or on one of processes of this machine. The number of batches in progress is
-# limited, so that neither the scheduler nor this process holds more. The coordinator handles workers that die. If the
-# scheduler is lost, the run ends: finished records are in the results, and the same call continues from there.
+# limited, so that neither the scheduler nor this process holds more. If the scheduler is lost, the run ends: finished
+# records are in the results, and the same call continues from there.
 
 #: Most batches in progress for each worker thread: its current one, and others so that it never waits.
 AHEAD: Final = 3
@@ -429,7 +422,7 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     settings = {
-        "distributed.scheduler.allowed-failures": 0,  # the coordinator retries batches whose worker died
+        "distributed.scheduler.allowed-failures": 1,  # then a batch is checked in a process beside the worker
         "distributed.worker.memory.terminate": False,  # files are read in windows; a restart would lose a whole batch
         "distributed.worker.memory.pause": False,
         "distributed.worker.memory.target": False,  # answers are small, so memory need not be checked ten times a second
@@ -468,83 +461,7 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
         except (OSError, ValueError) as error:
             name = quote(str(scheduler), 4096, bare=True)
             raise SettingError(f"--scheduler {name}: no scheduler answers: {quote(str(error), bare=True)}") from None
-        if not is_local:
-            stack.enter_context(_failures_are_ours(client))
         yield client
-
-
-@contextmanager
-def _failures_are_ours(client: Client) -> Iterator[None]:
-    """Let a scheduler report the first death of a worker, as one that is started here does.
-
-    By default it runs the task on three more workers first, so a file that kills its reader would kill four, and the
-    other batches of each would count as failures as well.
-    """
-
-    def limit(number: int, dask_scheduler: Any = None) -> int:  # a nested function is pickled whole
-        before: int = dask_scheduler.allowed_failures
-        dask_scheduler.allowed_failures = number
-        return before
-
-    before = None
-    with suppress(Exception):  # a scheduler may be closed to functions
-        before = client.run_on_scheduler(limit, 0)
-    try:
-        yield
-    finally:
-        if before is not None and client.status == "running":
-            with suppress(Exception):
-                client.run_on_scheduler(limit, before)
-
-
-class EarlyCluster:
-    """A client that is made on demand; a cluster on this machine starts at once, while the caller does other work.
-
-    As a context manager it closes the client and its cluster at the end of the block.
-
-    :param at_once: whether a cluster of this machine starts when the block begins
-    """
-
-    def __init__(self, scheduler: str | None, workers: int, at_once: bool) -> None:
-        self._stack = ExitStack()
-        self._connect = partial(dask_client, scheduler, workers)
-        self._starter: Thread | None = None
-        if at_once and scheduler is None:
-            require_dask()
-            self._starter = Thread(target=self._start, name="i2s cluster", daemon=True)
-        self._client: Client | None = None
-        self._error: BaseException | None = None
-
-    def _start(self) -> None:
-        try:
-            self._client = self._stack.enter_context(self._connect())
-        except BaseException as error:  # raised in the caller's thread as soon as the client is requested
-            self._error = error
-
-    def client(self) -> Client:
-        """Return the client, as soon as it is connected.
-
-        :raises MissingExtra: without the extra [dask]
-        :raises SettingError: if no scheduler answers at the address
-        """
-        if self._starter is None:
-            self._start()
-        else:
-            self._starter.join()
-        if self._error is not None:
-            raise self._error
-        assert self._client is not None
-        return self._client
-
-    def __enter__(self) -> EarlyCluster:
-        if self._starter is not None:
-            self._starter.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._starter is not None:
-            self._starter.join()
-        self._stack.close()
 
 
 @contextmanager
@@ -573,7 +490,7 @@ def run_on_dask(
     sync: Callable[[], None],
     folders: Folders | None = None,
 ) -> Iterator[Record]:
-    """Let a cluster check the coordinator's batches; gives each record as soon as it is known.
+    """Let a cluster check the coordinator's batches, and yield each record as soon as it is known.
 
     :param sync: called now and then to write results to disk
     :param folders: checks folders of safetensors on the workers
@@ -601,7 +518,7 @@ class _Run:
         self._out: dict[str, tuple[Future, Batch]] = {}
 
     def records(self) -> Iterator[Record]:
-        """Every record, until there is nothing left to check."""
+        """Yield every record, until there is nothing left to check."""
         coordinator = self._coordinator
         synced = heard = monotonic()
         self._workers()
@@ -638,7 +555,7 @@ class _Run:
                 if batch.kind != "look" and any(entry.checkpoint for entry in batch.entries):
                     call = *call, self._folders
             try:
-                future = self._client.submit(_packed, *call, pure=False)
+                future = self._client.submit(_called, *call, pure=False)
             except Exception as error:
                 raise self._lost(error) from None
             self._out[future.key] = future, batch
@@ -663,16 +580,17 @@ class _Run:
         except Exception as error:
             if future.status != "error":  # the cluster was lost; the task is not to blame
                 raise self._lost(error) from None
-            raise _cannot_run(_words_of(error)) from None
+            text = quote(str(error), bare=True)
+            words = text if isinstance(error, WrongVersion) else f"{type(error).__name__}: {text}"
+            if isinstance(error, MemoryError | OSError):  # a shortage of the worker, no fault of the files
+                raise Unfinished(self._words(words)) from None
+            raise SettingError(f"the workers cannot run the task: {words}") from None
         else:
-            found = pickle.loads(answer)
-            if isinstance(found, _Failed):
-                raise Unfinished(self._words(found.words)) if found.is_shortage else _cannot_run(found.words)
-            self._coordinator.done(batch, found, monotonic())
+            self._coordinator.done(batch, answer, monotonic())
         future.release()
 
     def _pulse(self, heard: float) -> float:
-        """No result came for a while: check scheduler and workers. Gives the time at which there was last a worker.
+        """Check scheduler and workers after a while without results; gives the time at which there was last a worker.
 
         :raises Unfinished: if the scheduler is lost, or there was no worker for too long
         """
@@ -704,38 +622,9 @@ class _Run:
         return f"{reason} after {coordinator.recorded:,} of {counted(coordinator.total, 'file')}; {GOES_ON}"
 
 
-class _Failed(NamedTuple):
-    """The answer of a task that raised an exception, in words; a shortage of the worker says nothing about the files."""
-
-    words: str
-    is_shortage: bool
-
-
-def _words_of(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # an exception of a file may be anything
-        text = ""
-    return text if isinstance(error, WrongVersion) else f"{type(error).__name__}: {quote(text, bare=True)}"
-
-
-def _cannot_run(words: str) -> SettingError:
-    return SettingError(f"the workers cannot run the task: {words}")
-
-
-def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> bytes:
-    """Call the function of a task with pickled entries, and pickle its answer, or the words of its exception.
-
-    Dask would search plain tuples for its own tasks, and wait without end for an exception that cannot be pickled; bytes
-    pass through its event loop unread.
-    """
-    try:
-        answer = work(pickle.loads(entries), *more)
-        return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
-        return pickle.dumps(
-            _Failed(_words_of(error), isinstance(error, MemoryError | OSError)), pickle.HIGHEST_PROTOCOL
-        )
+def _called(work: Callable[..., Any], entries: bytes, *more: Any) -> Any:
+    """Call the function of a task with pickled entries: in plain tuples, Dask would search for its own tasks."""
+    return work(pickle.loads(entries), *more)
 
 
 def _tasks_for(threads: dict[str, int]) -> int:
@@ -784,7 +673,7 @@ class HostRates:
         return True
 
     def wait(self, host: str, requests: float, now: float) -> float:
-        """Seconds until the bucket holds enough requests and the host may be asked."""
+        """Return the seconds until the bucket holds enough requests and the host may be asked."""
         pause = max(0.0, self._until.get(host, now) - now)
         rate = self._rates.get(host)
         if rate is None:

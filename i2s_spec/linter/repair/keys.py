@@ -6,8 +6,8 @@ second about values of metadata (`plan.derived` says which follow) and names of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from i2s_spec.convert.rewrite import Edit, check_architecture
 from i2s_spec.errors import counted, quote
@@ -28,16 +28,16 @@ def _without(workspace: Workspace, finding: Finding, entry: KeyValue, why: str) 
 
 
 @repair("G202", Fix.UNSAFE, "key-values without a name are removed")
-def drop_nameless(workspace: Workspace) -> Iterator[Outcome]:
+def drop_nameless(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """No loader can look them up (clause 2.4)."""
-    for finding in workspace.findings("G202"):
+    for finding in workspace.findings(code):
         yield _without(workspace, finding, workspace.entry(finding), "nothing can look it up")
 
 
 @repair("G203", Fix.UNSAFE, "the first value of a key is kept")
-def keep_first_value(workspace: Workspace) -> Iterator[Outcome]:
+def keep_first_value(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The loaders of the BitNet lineage take the first (clause 2.4)."""
-    twice = {workspace.entry(finding).name: finding for finding in workspace.findings("G203")}
+    twice = {workspace.entry(finding).name: finding for finding in workspace.findings(code)}
     met: set[bytes] = set()
     for i, name in workspace.subject.key_names() if twice else ():
         if name in twice and name in met:
@@ -47,32 +47,24 @@ def keep_first_value(workspace: Workspace) -> Iterator[Outcome]:
         met.add(name)
 
 
-@repair("G205", Fix.UNSAFE, "keys that are not ASCII are removed")
-def drop_look_alikes(workspace: Workspace) -> Iterator[Outcome]:
-    """No loader asks for such a key; the key that it imitates is not guessed (clause 2.4)."""
-    for finding in workspace.findings("G205"):
-        yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key that is not ASCII")
-
-
-@repair("G206", Fix.UNSAFE, "keys with control characters are removed")
-def drop_controls(workspace: Workspace) -> Iterator[Outcome]:
-    """No loader asks for such a key; C code that stops at a NUL may take it for another (clause 2.4)."""
-    for finding in workspace.findings("G206"):
-        yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key with control characters")
-
-
 @repair("G221", Fix.UNSAFE, "keys that are not UTF-8 are removed")
-def drop_garbled(workspace: Workspace) -> Iterator[Outcome]:
-    """No loader asks for such a key (clause 2.4)."""
-    for finding in workspace.findings("G221"):
-        yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key that is not UTF-8")
+@repair("G206", Fix.UNSAFE, "keys with control characters are removed")
+@repair("G205", Fix.UNSAFE, "keys that are not ASCII are removed")
+def drop_odd_keys(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """No loader asks for such a key; the key that it imitates is not guessed (clause 2.4).
+
+    C code that stops at a NUL may take a key with one for another.
+    """
+    what = {"G205": "that is not ASCII", "G206": "with control characters", "G221": "that is not UTF-8"}[code]
+    for finding in workspace.findings(code):
+        yield _without(workspace, finding, workspace.entry(finding), f"no loader asks for a key {what}")
 
 
 @repair("G208", Fix.UNSAFE, "of keys that differ only in case or blanks, the plain one is kept")
-def keep_plain_key(workspace: Workspace) -> Iterator[Outcome]:
+def keep_plain_key(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The specification's keys are lower-case and have no blanks (clause 2.4); if no key is like that, the first is
     kept."""
-    findings = list(workspace.findings("G208"))
+    findings = list(workspace.findings(code))
     places = dict(reversed([(name, i) for i, name in workspace.subject.key_names()])) if findings else {}
     for finding in findings:
         later = workspace.entry(finding)
@@ -81,29 +73,10 @@ def keep_plain_key(workspace: Workspace) -> Iterator[Outcome]:
         yield _without(workspace, finding, entry, "another key reads like it")
 
 
-@repair("M003", Fix.UNSAFE, "values get the type that loaders ask for, if they fit")
-def wanted_type(workspace: Workspace) -> Iterator[Outcome]:
-    """The value stays the same number; one that the type cannot hold is left as it is (clause 3.1)."""
-    yield from _retyped(workspace, "M003")
-
-
 @repair("G232", Fix.UNSAFE, "keys about splitting get the type that loaders ask for")
-def wanted_split_type(workspace: Workspace) -> Iterator[Outcome]:
-    """The value stays the same number (clause 2.8)."""
-    yield from _retyped(workspace, "G232")
-
-
-@repair("G237", Fix.UNSAFE, "the keys about splitting are removed from a file that has all tensors")
-def drop_leftover_split(workspace: Workspace) -> Iterator[Outcome]:
-    """A loader of one file asks for none of them (clause 2.8)."""
-    for finding in workspace.findings("G237"):
-        entries = [entry for entry in workspace.file.metadata.rows if entry.name in TYPES]
-        does = "split.no, split.count and split.tensors.count are removed: every tensor that they announce is here"
-        edits = tuple(map(workspace.without_key, entries))
-        yield Action("G237", finding.span, does, edits, safe=False)
-
-
-def _retyped(workspace: Workspace, code: str) -> Iterator[Outcome]:
+@repair("M003", Fix.UNSAFE, "values get the type that loaders ask for, if they fit")
+def wanted_type(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """The value stays the same number; one that the type cannot hold is left as it is (clauses 2.8 and 3.1)."""
     for finding in workspace.findings(code):
         entry = workspace.entry(finding)
         value = workspace.file.metadata.decode(entry)
@@ -119,6 +92,16 @@ def _retyped(workspace: Workspace, code: str) -> Iterator[Outcome]:
             break
         else:
             yield Declined(code, finding.span, f"the value of {quote(entry.name)} does not fit: {why}")
+
+
+@repair("G237", Fix.UNSAFE, "the keys about splitting are removed from a file that has all tensors")
+def drop_leftover_split(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """A loader of one file asks for none of them (clause 2.8)."""
+    for finding in workspace.findings(code):
+        entries = [entry for entry in workspace.file.metadata.rows if entry.name in TYPES]
+        does = "split.no, split.count and split.tensors.count are removed: every tensor that they announce is here"
+        edits = tuple(map(workspace.without_key, entries))
+        yield Action(code, finding.span, does, edits, safe=False)
 
 
 def fitted(value: Any, label: str) -> Any:
@@ -162,7 +145,7 @@ _ARCHITECTURE = "general.architecture"
 
 
 def _with_key(workspace: Workspace, finding: Finding, key: str, value: Any, kind: Any, safe: bool = False) -> Action:
-    """Return a key set to a value, whether or not it is there."""
+    """Set a key to a value, whether or not it is there."""
     shown = quote(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
     if key in workspace.file.metadata:
         edit, does = workspace.with_value(workspace.file.metadata.entry(key), value, kind), "becomes"
@@ -172,69 +155,100 @@ def _with_key(workspace: Workspace, finding: Finding, key: str, value: Any, kind
 
 
 @repair("M012", Fix.SAFE, "general.quantization_version = 2 is added")
-def quantization_version(workspace: Workspace) -> Iterator[Outcome]:
+def quantization_version(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """No other value is right in any GGUF file (clause 3.1)."""
-    for finding in workspace.findings("M012"):
+    for finding in workspace.findings(code):
         yield _with_key(workspace, finding, "general.quantization_version", 2, ValueType.UINT32, safe=True)
 
 
 @repair("M030", Fix.SAFE, "general.file_type becomes the number for the type of most weights")
-def file_type(workspace: Workspace) -> Iterator[Outcome]:
+def file_type(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The number only describes the types of the tensors; nothing is computed from it (clause 3.1)."""
-    for finding in workspace.findings("M030"):
+    for finding in workspace.findings(code):
         kind = str(finding.details["kind"])
         numbers = type_registry.file_types_of(kind)
         if len(numbers) != 1:
             words = (
                 f"several numbers for {kind}: {', '.join(map(str, numbers))}" if numbers else f"no number for {kind}"
             )
-            yield Declined("M030", finding.span, f"general.file_type has {words}")
+            yield Declined(code, finding.span, f"general.file_type has {words}")
         else:
             yield _with_key(workspace, finding, "general.file_type", numbers[0], ValueType.UINT32, safe=True)
 
 
 @repair("M008", Fix.SAFE, "rope.dimension_count becomes the width of a head")
-def rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
+def rope_dimensions(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Loaders accept no other value (clause 3.4); safe because the shapes of attn_k confirm the width."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M008"):
+    for finding in workspace.findings(code):
         heads, key = known.keys.own("attention.head_count_kv"), known.present.get("blk.0.attn_k.weight")
         heads = heads if heads is not None else known.keys.own("attention.head_count")
         if key is None or not isinstance(heads, int) or key.ne[1:] != (heads * finding.want,):
-            yield Declined("M008", finding.span, f"attn_k does not confirm that heads are {finding.want:,} wide")
+            yield Declined(code, finding.span, f"attn_k does not confirm that heads are {finding.want:,} wide")
             continue
         name = f"{known.name}.rope.dimension_count"
         yield _with_key(workspace, finding, name, finding.want, ValueType.UINT32, safe=True)
 
 
 @repair("M009", Fix.UNSAFE, "rope.dimension_count is added: the width of a head")
-def unsaid_rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
+def unsaid_rope_dimensions(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The published models whose heads do not fill the hidden state rotate whole heads (clause 3.4)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M009"):
+    for finding in workspace.findings(code):
         name = f"{known.name}.rope.dimension_count"
         yield _with_key(workspace, finding, name, finding.got, ValueType.UINT32)
 
 
 @repair("M010", Fix.UNSAFE, "rope.freq_base is added, with the value of the published models")
-def published_rope_base(workspace: Workspace) -> Iterator[Outcome]:
+def published_rope_base(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Right for the published models and their fine-tunes, unless their makers changed it (clause 3.4)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M010"):
+    for finding in workspace.findings(code):
         assert known.model.rope_base is not None
         name = f"{known.name}.rope.freq_base"
         if any(key.endswith(b".rope.freq_base") for _, key in workspace.subject.key_names()):
-            yield Declined("M010", finding.span, "there is one of another architecture, which may be the intended one")
+            yield Declined(code, finding.span, "there is one of another architecture, which may be the intended one")
             continue
         yield _with_key(workspace, finding, name, known.model.rope_base, ValueType.FLOAT32)
 
 
-def _derived(workspace: Workspace, code: str, names: tuple[str, ...] = ()) -> Iterator[Outcome]:
-    """Set the key that a finding names, or the first of `names` whose value follows from the tensors."""
+@repair("M002", Fix.UNSAFE, "missing keys are added if their values follow from the tensors")
+def missing_keys(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """See `derived` for which they are (clause 3.1)."""
+    known = architecture_view(workspace.subject)
+    for outcome in following_values(workspace, code):
+        if isinstance(outcome, Declined) and known.name == "" and _ARCHITECTURE in outcome.why:
+            prefixes = {name for name in PREFIXES if f"{name}.block_count" in workspace.file.metadata}
+            finding = next(iter(workspace.findings(code)))
+            if len(prefixes) == 1:
+                yield _with_key(workspace, finding, _ARCHITECTURE, prefixes.pop(), ValueType.STRING)
+                continue
+        yield outcome
+
+
+#: The keys that follow from the tensors where a finding names none; the first that does is set.
+_FOLLOWING: Final[Mapping[str, tuple[str, ...]]] = {
+    "M006": ("attention.head_count", "attention.key_length", "attention.value_length"),
+    "M007": ("attention.head_count_kv",),
+    "M013": ("vocab_size",),
+}
+
+
+@repair("M013", Fix.UNSAFE, "vocab_size becomes the number of tokens")
+@repair("M007", Fix.UNSAFE, "the number of key heads is taken from attn_k")
+@repair("M006", Fix.UNSAFE, "the number of heads is taken from attn_q")
+@repair("M005", Fix.UNSAFE, "arrays get the values that follow from the tensors of each layer")
+@repair("M004", Fix.UNSAFE, "impossible values are replaced by those that follow from the tensors")
+def following_values(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """See `derived` for which values follow from the tensors (clauses 3.2 and 3.3).
+
+    The number of heads does only if a key or a norm gives the width of a head, and the size of the vocabulary only if
+    the embedding has as many rows.
+    """
     known = architecture_view(workspace.subject)
     for finding in workspace.findings(code):
         why = ""
-        for name in names or (str(finding.details["key"]),):
+        for name in _FOLLOWING.get(code) or (str(finding.details["key"]),):
             key = name if name.startswith(("general.", f"{known.name}.")) else f"{known.name}.{name}"
             try:
                 value = derived(known, key)
@@ -251,70 +265,26 @@ def _derived(workspace: Workspace, code: str, names: tuple[str, ...] = ()) -> It
             yield Declined(code, finding.span, why)
 
 
-@repair("M002", Fix.UNSAFE, "missing keys are added if their values follow from the tensors")
-def missing_keys(workspace: Workspace) -> Iterator[Outcome]:
-    """See `derived` for which they are (clause 3.1)."""
-    known = architecture_view(workspace.subject)
-    for outcome in _derived(workspace, "M002"):
-        if isinstance(outcome, Declined) and known.name == "" and _ARCHITECTURE in outcome.why:
-            prefixes = {name for name in PREFIXES if f"{name}.block_count" in workspace.file.metadata}
-            finding = next(iter(workspace.findings("M002")))
-            if len(prefixes) == 1:
-                yield _with_key(workspace, finding, _ARCHITECTURE, prefixes.pop(), ValueType.STRING)
-                continue
-        yield outcome
-
-
-@repair("M004", Fix.UNSAFE, "impossible values are replaced by those that follow from the tensors")
-def impossible_values(workspace: Workspace) -> Iterator[Outcome]:
-    """See `derived` for which they are (clause 3.2)."""
-    yield from _derived(workspace, "M004")
-
-
-@repair("M005", Fix.UNSAFE, "arrays get the values that follow from the tensors of each layer")
-def layer_arrays(workspace: Workspace) -> Iterator[Outcome]:
-    """See `derived` for which they are (clause 3.2)."""
-    yield from _derived(workspace, "M005")
-
-
-@repair("M006", Fix.UNSAFE, "the number of heads is taken from attn_q")
-def heads_that_fill(workspace: Workspace) -> Iterator[Outcome]:
-    """Only if a key or a norm gives the width of a head (clause 3.3)."""
-    yield from _derived(workspace, "M006", ("attention.head_count", "attention.key_length", "attention.value_length"))
-
-
-@repair("M007", Fix.UNSAFE, "the number of key heads is taken from attn_k")
-def key_heads(workspace: Workspace) -> Iterator[Outcome]:
-    """Only if a key or a norm gives the width of a head (clause 3.3)."""
-    yield from _derived(workspace, "M007", ("attention.head_count_kv",))
-
-
-@repair("M013", Fix.UNSAFE, "vocab_size becomes the number of tokens")
-def vocabulary_size(workspace: Workspace) -> Iterator[Outcome]:
-    """Only if the embedding has as many rows (clause 3.2)."""
-    yield from _derived(workspace, "M013", ("vocab_size",))
-
-
 @repair("M014", Fix.UNSAFE, "expert_used_count is removed if there are no experts")
-def no_experts(workspace: Workspace) -> Iterator[Outcome]:
+def no_experts(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """A model without experts uses none (clause 3.2)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M014"):
+    for finding in workspace.findings(code):
         key = f"{known.name}.expert_used_count"
         if finding.want or key not in workspace.file.metadata:
-            yield Declined("M014", finding.span, "the file does not say how many experts a token uses")
+            yield Declined(code, finding.span, "the file does not say how many experts a token uses")
             continue
         edit = workspace.without_key(workspace.file.metadata.entry(key))
-        yield Action("M014", finding.span, f"key {quote(key)} is removed: there are no experts", (edit,), safe=False)
+        yield Action(code, finding.span, f"key {quote(key)} is removed: there are no experts", (edit,), safe=False)
 
 
 @repair("M015", Fix.UNSAFE, "rope.scale_linear is removed")
-def one_scaling(workspace: Workspace) -> Iterator[Outcome]:
+def one_scaling(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Loaders that know its present name, rope.scaling.factor, prefer that (clause 3.4)."""
-    for finding in workspace.findings("M015"):
+    for finding in workspace.findings(code):
         entry = workspace.entry(finding)
         does = f"key {quote(entry.name)} is removed: rope.scaling.factor takes precedence"
-        yield Action("M015", finding.span, does, (workspace.without_key(entry),), safe=False)
+        yield Action(code, finding.span, does, (workspace.without_key(entry),), safe=False)
 
 
 # Names of architectures.
@@ -330,7 +300,8 @@ def _prefixed(workspace: Workspace, former: str, arch: str) -> list[Edit]:
     ]
 
 
-def _renamed(workspace: Workspace, finding: Finding, former: str, arch: str) -> Outcome:
+def renamed_architecture(workspace: Workspace, finding: Finding, former: str, arch: str) -> Outcome:
+    """Rename an architecture, and its keys with it, if the tensors are those of the new one."""
     try:
         check_architecture(workspace.file, former, arch)
     except ValueError as error:
@@ -345,32 +316,32 @@ def _renamed(workspace: Workspace, finding: Finding, former: str, arch: str) -> 
 
 
 @repair("M001", Fix.UNSAFE, "the architecture and its keys get the intended name")
-def known_architecture(workspace: Workspace) -> Iterator[Outcome]:
+def known_architecture(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Only if the name differs from a known one in punctuation, and the tensors are those of that architecture (clause
     3.1)."""
-    for finding in workspace.findings("M001"):
+    for finding in workspace.findings(code):
         former = str(finding.got)
         arch = resembles(former)
         if arch is None:
-            yield Declined("M001", finding.span, "the name resembles no known architecture")
+            yield Declined(code, finding.span, "the name resembles no known architecture")
         else:
-            yield _renamed(workspace, finding, former, arch)
+            yield renamed_architecture(workspace, finding, former, arch)
 
 
 @repair("M019", Fix.UNSAFE, "bitnet-25 becomes bitnet-b1.58, and the keys with it")
-def present_name(workspace: Workspace) -> Iterator[Outcome]:
+def present_name(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The graph and the tensors are the same (clause 3.1)."""
-    for finding in workspace.findings("M019"):
-        yield _renamed(workspace, finding, str(finding.got), str(finding.want))
+    for finding in workspace.findings(code):
+        yield renamed_architecture(workspace, finding, str(finding.got), str(finding.want))
 
 
 @repair("M018", Fix.UNSAFE, "keys of another architecture are renamed")
-def own_prefix(workspace: Workspace) -> Iterator[Outcome]:
+def own_prefix(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """All keys with that prefix: optional ones, too, change what is computed (clause 3.1)."""
     known: ArchitectureView = architecture_view(workspace.subject)
-    for finding in workspace.findings("M018"):
+    for finding in workspace.findings(code):
         suffix = str(finding.want).removeprefix(known.name)
         former = workspace.entry(finding).key.removesuffix(suffix)
         edits = _prefixed(workspace, former, known.name)
         does = f"{counted(len(edits), 'key')} of {quote(former)} renamed to those of {known.name}"
-        yield Action("M018", finding.span, does, tuple(edits), safe=False)
+        yield Action(code, finding.span, does, tuple(edits), safe=False)

@@ -44,7 +44,7 @@ class Unclear(Exception):
 
 
 def places_of(workspace: Workspace) -> list[TensorPlace]:
-    """Every tensor in the order of the offsets, each with a size that is certain."""
+    """Return every tensor in the order of the offsets, each with a size that is certain."""
     if not workspace.whole:
         raise Unclear("the tensor table could not be read to its end")
     places = []
@@ -115,8 +115,26 @@ def relaid_with(workspace: Workspace, new: Mapping[int, bytes]) -> tuple[Edit, .
     )
 
 
-def _close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
-    """Lay the tensors out anew, if the alignment is valid."""
+def _dropped(workspace: Workspace, edits: Iterable[Edit]) -> str:
+    """Say what edits remove behind the header that is not zero, in words with the first bytes; empty if it is nothing."""
+    infos_end, total, first = workspace.file.infos_end or 0, 0, -1
+    for (start, stop, _), new in ((edit.span, edit.new) for edit in edits):
+        if start >= infos_end and len(new) < stop - start:
+            at = _scanner.first_nonzero(workspace.source, start, stop)
+            first = at if first < 0 else first
+            total += stop - start - len(new) if at >= 0 else 0
+    if first < 0:
+        return ""
+    shown = workspace.source.read(first, min(_SHOWN, workspace.source.size - first)).hex(" ")
+    bytes_are = counted(total, "byte that belongs to no tensor is", "bytes that belong to no tensor are")
+    return f"; {bytes_are} dropped, at 0x{first:x}: {shown} ..."
+
+
+@repair("G403", Fix.UNSAFE, "tensors are moved to aligned offsets")
+@repair("P101", Fix.UNSAFE, "gaps between tensors are closed")
+@repair("P103", Fix.UNSAFE, "the gap before the first tensor is closed")
+def close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """The data section begins with a tensor, and each tensor begins where the padded one before it ends (clause 2.7)."""
     finding = next(iter(workspace.findings(code)), None)
     if finding is None:
         return
@@ -132,43 +150,10 @@ def _close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
     yield Action(code, finding.span, f"{does}{_dropped(workspace, edits)}", edits, safe=False)
 
 
-def _dropped(workspace: Workspace, edits: Iterable[Edit]) -> str:
-    """What edits remove behind the header that is not zero, in words with the first bytes; empty if it is nothing."""
-    infos_end, total, first = workspace.file.infos_end or 0, 0, -1
-    for (start, stop, _), new in ((edit.span, edit.new) for edit in edits):
-        if start >= infos_end and len(new) < stop - start:
-            at = _scanner.first_nonzero(workspace.source, start, stop)
-            first = at if first < 0 else first
-            total += stop - start - len(new) if at >= 0 else 0
-    if first < 0:
-        return ""
-    shown = workspace.source.read(first, min(_SHOWN, workspace.source.size - first)).hex(" ")
-    bytes_are = counted(total, "byte that belongs to no tensor is", "bytes that belong to no tensor are")
-    return f"; {bytes_are} dropped, at 0x{first:x}: {shown} ..."
-
-
-@repair("P103", Fix.UNSAFE, "the gap before the first tensor is closed")
-def from_the_start(workspace: Workspace) -> Iterator[Outcome]:
-    """The data section begins with a tensor (clause 2.7)."""
-    yield from _close_gaps(workspace, "P103")
-
-
-@repair("P101", Fix.UNSAFE, "gaps between tensors are closed")
-def without_gaps(workspace: Workspace) -> Iterator[Outcome]:
-    """Each tensor begins where the padded one before it ends (clause 2.7)."""
-    yield from _close_gaps(workspace, "P101")
-
-
-@repair("G403", Fix.UNSAFE, "tensors are moved to aligned offsets")
-def aligned_offsets(workspace: Workspace) -> Iterator[Outcome]:
-    """Each tensor begins at a multiple of the alignment (clause 2.7)."""
-    yield from _close_gaps(workspace, "G403")
-
-
 @repair("P102", Fix.UNSAFE, "the table is sorted by offset")
-def sorted_table(workspace: Workspace) -> Iterator[Outcome]:
+def sorted_table(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Readers find tensors by name, so the order of the table is free (clause 2.7)."""
-    for finding in workspace.findings("P102"):
+    for finding in workspace.findings(code):
         tensors = list(workspace.file.tensors.rows)
         order = sorted(tensors, key=lambda tensor: (tensor.offset, tensor.index))
         edits = tuple(
@@ -176,7 +161,7 @@ def sorted_table(workspace: Workspace) -> Iterator[Outcome]:
             for now, new in zip(tensors, order, strict=True)
             if now.index != new.index
         )
-        yield Action("P102", finding.span, "the tensor table is put into the order of the offsets", edits, safe=False)
+        yield Action(code, finding.span, "the tensor table is put into the order of the offsets", edits, safe=False)
 
 
 # --- the alignment ---------------------------------------------------------------------------------------------------
@@ -191,7 +176,7 @@ def _alignment_value(workspace: Workspace, finding: Finding) -> int | None:
 
 
 def _base(workspace: Workspace, step: int) -> int | None:
-    """Where the data section begins if the alignment is `step`; None if the file contradicts that."""
+    """Return where the data section begins if the alignment is `step`; None if the file contradicts that."""
     infos_end, size = workspace.file.infos_end, workspace.source.size
     assert infos_end is not None
     places = sorted(places_of(workspace), key=lambda place: place.row)
@@ -228,43 +213,55 @@ def _realigned(workspace: Workspace, code: str, steps: tuple[int, ...], wanted: 
 
 
 @repair("G217", Fix.SAFE, "the alignment gets the type u32")
-def typed_alignment(workspace: Workspace) -> Iterator[Outcome]:
+def typed_alignment(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The number stays, and the offsets confirm it (clause 2.7)."""
-    for finding in workspace.findings("G217"):
+    for finding in workspace.findings(code):
         value = _alignment_value(workspace, finding)
         if value is None or value < 8 or value & (value - 1) or value > limits.MAX_ALIGNMENT:
-            yield Declined("G217", finding.span, "the value is no alignment")
+            yield Declined(code, finding.span, "the value is no alignment")
         else:
-            yield from _realigned(workspace, "G217", (value,), value)
+            yield from _realigned(workspace, code, (value,), value)
 
 
 @repair("G218", Fix.UNSAFE, "the alignment that the offsets show is stated")
-def stated_alignment(workspace: Workspace) -> Iterator[Outcome]:
+def stated_alignment(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """An alignment of 0 is impossible (clause 2.7)."""
-    yield from _realigned(workspace, "G218", limits.ALIGNMENTS)
+    yield from _realigned(workspace, code, limits.ALIGNMENTS)
 
 
 @repair("G219", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
-def power_of_two(workspace: Workspace) -> Iterator[Outcome]:
+def power_of_two(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Loaders round with bit masks (clause 2.7)."""
-    for finding in workspace.findings("G219"):
+    for finding in workspace.findings(code):
         value = _alignment_value(workspace, finding)
         steps = limits.ALIGNMENTS if value is None or value > limits.MAX_ALIGNMENT else (value, *limits.ALIGNMENTS)
-        yield from _realigned(workspace, "G219", steps)
+        yield from _realigned(workspace, code, steps)
 
 
 @repair("G220", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
-def multiple_of_eight(workspace: Workspace) -> Iterator[Outcome]:
-    """The GGUF document asks for a multiple of 8 (clause 2.7)."""
-    yield from _from_stated(workspace, "G220")
+def multiple_of_eight(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """The GGUF document asks for a multiple of 8 (clause 2.7). The tensors follow the file's own alignment."""
+    for finding in workspace.findings(code):
+        base = workspace.file.data_start
+        assert base is not None
+        try:
+            require_clear_sizes(workspace)
+            edits = relaid(workspace, places_of(workspace), base, limits.DEFAULT_ALIGNMENT)
+        except Unclear as why:
+            yield Declined(code, finding.span, str(why))
+            continue
+        value = workspace.with_value(workspace.entry(finding), limits.DEFAULT_ALIGNMENT, ValueType.UINT32)
+        does = "general.alignment becomes 32, and tensors are moved to it"
+        layout = DataPlacement(base, limits.DEFAULT_ALIGNMENT)
+        yield Action(code, finding.span, does, (value, *edits), False, layout)
 
 
 @repair(
     "G222", Fix.UNSAFE, "the alignment that the tensors show is stated, or they are moved to where the header puts them"
 )
-def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
+def honored_alignment(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The linter found where the data section begins (clause 2.7). No byte of a tensor changes."""
-    for finding in workspace.findings("G222"):
+    for finding in workspace.findings(code):
         if workspace.file.index.alignment_key is None:
             yield _in_place(workspace, finding)
             continue
@@ -272,20 +269,20 @@ def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
         assert base is not None
         edit = workspace.with_value(workspace.entry(finding), used, ValueType.UINT32)
         yield Action(
-            "G222", finding.span, f"general.alignment becomes {used:,}", (edit,), False, DataPlacement(base, used)
+            code, finding.span, f"general.alignment becomes {used:,}", (edit,), False, DataPlacement(base, used)
         )
 
 
 @repair("S105", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
-def usual_alignment(workspace: Workspace) -> Iterator[Outcome]:
+def usual_alignment(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """A large alignment adds only padding (clause 12.2)."""
-    yield from _from_stated(workspace, "S105")
+    yield from multiple_of_eight(workspace, code)
 
 
 @repair("G414", Fix.UNSAFE, "the data section moves to where the header puts it")
-def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
+def data_in_place(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Offsets count from the first multiple of the alignment after the tensor infos (clause 2.7)."""
-    for finding in workspace.findings("G414"):
+    for finding in workspace.findings(code):
         yield _in_place(workspace, finding)
 
 
@@ -313,23 +310,6 @@ def _in_place(workspace: Workspace, finding: Finding) -> Outcome:
     return Action(finding.code, finding.span, does + _dropped(workspace, edits), tuple(edits), safe=False)
 
 
-def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
-    """Lay out with an alignment of 32 the tensors that follow the file's own alignment."""
-    for finding in workspace.findings(code):
-        base = workspace.file.data_start
-        assert base is not None
-        try:
-            require_clear_sizes(workspace)
-            edits = relaid(workspace, places_of(workspace), base, limits.DEFAULT_ALIGNMENT)
-        except Unclear as why:
-            yield Declined(code, finding.span, str(why))
-            continue
-        value = workspace.with_value(workspace.entry(finding), limits.DEFAULT_ALIGNMENT, ValueType.UINT32)
-        does = "general.alignment becomes 32, and tensors are moved to it"
-        layout = DataPlacement(base, limits.DEFAULT_ALIGNMENT)
-        yield Action(code, finding.span, does, (value, *edits), False, layout)
-
-
 # --- padding, booleans, ends of files, tails -------------------------------------------------------------------------
 # No reader uses these bytes, or all read them alike.
 
@@ -338,22 +318,20 @@ MOST_BOOLEANS = 1 << 16
 
 
 @repair("G406", Fix.SAFE, "padding becomes zeros")
-def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
+def zero_padding(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """No reader uses padding, and the GGUF document says that it is zero (clause 2.7).
 
     If the alignment is disputed, the padding may be weights; it is checked again after the alignment is repaired.
     """
     disputed = next((code for code in ("G217", "G218", "G219", "G222", "G414") if any(workspace.findings(code))), None)
-    for finding in workspace.findings("G406"):
+    for finding in workspace.findings(code):
         start, stop, _ = finding.span
         if disputed is not None:
-            yield Declined(
-                "G406", finding.span, f"where tensors begin is disputed ({disputed}): padding may be weights"
-            )
+            yield Declined(code, finding.span, f"where tensors begin is disputed ({disputed}): padding may be weights")
             continue
         edit = Edit(finding.span, zeros(stop - start))
         yield Action(
-            "G406",
+            code,
             finding.span,
             counted(stop - start, "byte of padding becomes zero", "bytes of padding become zeros"),
             (edit,),
@@ -362,9 +340,9 @@ def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
 
 
 @repair("G215", Fix.SAFE, "booleans become 1")
-def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
+def plain_booleans(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Loaders of I2_S take any byte but 0 for true, and others refuse 2 (clause 2.5)."""
-    for finding in workspace.findings("G215"):
+    for finding in workspace.findings(code):
         entry = workspace.entry(finding)
         start, stop, path = entry.value_span
         edits: list[Edit] = []
@@ -373,7 +351,7 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
             odd += len(part) - part.count(0) - part.count(1)
             if odd > MOST_BOOLEANS:
                 yield Declined(
-                    "G215",
+                    code,
                     finding.span,
                     f"more than {MOST_BOOLEANS:,} bytes are neither 0 nor 1: it is not an array of booleans",
                 )
@@ -383,17 +361,17 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
             start += len(part)
         else:
             what = "a boolean becomes" if len(edits) == 1 else counted(len(edits), "boolean becomes", "booleans become")
-            yield Action("G215", finding.span, f"{what} 1 in key {quote(entry.name)}", tuple(edits), safe=True)
+            yield Action(code, finding.span, f"{what} 1 in key {quote(entry.name)}", tuple(edits), safe=True)
 
 
 @repair("G408", Fix.SAFE, "the last tensor is padded")
-def padded_end(workspace: Workspace) -> Iterator[Outcome]:
+def padded_end(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The added bytes belong to no tensor; a loader that reads the whole data section expects them (clause 2.7)."""
-    for finding in workspace.findings("G408"):
+    for finding in workspace.findings(code):
         size = workspace.source.size
         edit = Edit(Span(size, size, "padding"), zeros(finding.got))
         yield Action(
-            "G408",
+            code,
             finding.span,
             f"{counted(finding.got, 'zero byte is', 'zero bytes are')} appended",
             (edit,),
@@ -402,26 +380,26 @@ def padded_end(workspace: Workspace) -> Iterator[Outcome]:
 
 
 @repair("G407", Fix.UNSAFE, "the file is cut after the last tensor; safe if only zeros are removed")
-def cut_end(workspace: Workspace) -> Iterator[Outcome]:
+def cut_end(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Bytes after the last tensor belong to no tensor (clause 2.7). Bytes other than zeros may have been attached on
     purpose."""
     subject = workspace.subject
-    for finding in workspace.findings("G407"):
+    for finding in workspace.findings(code):
         start, stop, _ = finding.span
         if subject.possible_shift is not None or subject.shift is not None:
-            yield Declined("G407", finding.span, "where tensors begin is disputed: these bytes may be weights")
+            yield Declined(code, finding.span, "where tensors begin is disputed: these bytes may be weights")
             continue
         require_written(workspace.source)
         zeros = _scanner.first_nonzero(workspace.source, start, stop) < 0
         edits = (Edit(finding.span, b""),)
         does = f"{stop - start:,} {'zero ' if zeros else ''}bytes after the last tensor are cut off"
-        yield Action("G407", finding.span, does + _dropped(workspace, edits), edits, safe=zeros)
+        yield Action(code, finding.span, does + _dropped(workspace, edits), edits, safe=zeros)
 
 
 @repair("I301", Fix.UNSAFE, "scales are swapped into the byte order of the file", weights=True)
-def swapped_scales(workspace: Workspace) -> Iterator[Outcome]:
+def swapped_scales(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Changes the weights, so it is done only on request (clause 6.1)."""
-    for finding in workspace.findings("I301"):
+    for finding in workspace.findings(code):
         edits = []
         base = workspace.file.data_start or 0
         for placement in foreign_scales(workspace.subject)[0]:
@@ -431,22 +409,13 @@ def swapped_scales(workspace: Workspace) -> Iterator[Outcome]:
             stop = TAIL_BYTES if turned[4:] != tail[4:] else 4
             edits.append(Edit(Span(start, start + stop, f"data[{placement.row}].tail.scale"), turned[:stop]))
         does = f"the scales of {counted(len(edits), 'tensor')} are swapped: the weights change"
-        yield Action("I301", finding.span, does, tuple(edits), safe=False)
-
-
-@repair("I310", Fix.SAFE, "stale bytes after scales become zeros, with --scrub-tail", option="--scrub-tail")
-def scrubbed_tails(workspace: Workspace) -> Iterator[Outcome]:
-    """No reader looks at them (clause 6.1). Only on request: they also say which program wrote the file."""
-    yield from _scrubbed(workspace, "I310")
+        yield Action(code, finding.span, does, tuple(edits), safe=False)
 
 
 @repair("I311", Fix.SAFE, "bytes of other tensors after scales become zeros, with --scrub-tail", option="--scrub-tail")
-def scrubbed_copies(workspace: Workspace) -> Iterator[Outcome]:
+@repair("I310", Fix.SAFE, "stale bytes after scales become zeros, with --scrub-tail", option="--scrub-tail")
+def scrubbed_tails(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """No reader looks at them (clause 6.1). Only on request: they also say which program wrote the file."""
-    yield from _scrubbed(workspace, "I311")
-
-
-def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
     edits = _stale(workspace.subject) if workspace.extra.scrub_tail else []
     partial = next(iter(workspace.findings("I102")), None) if edits else None
     for finding in (

@@ -62,7 +62,8 @@ class Declined(NamedTuple):
 
 
 Outcome = Action | Declined
-Propose = Callable[["Workspace"], Iterable[Outcome]]
+#: Proposes repairs of the findings of a rule, which is given by its code.
+Propose = Callable[["Workspace", str], Iterable[Outcome]]
 
 
 class Repair(NamedTuple):
@@ -90,7 +91,10 @@ REPAIRS: dict[str, Repair] = {}
 def repair(
     code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False, option: str = ""
 ) -> Callable[[Propose], Propose]:
-    """Declare the decorated function as the repair of a rule's findings; a function may repair several rules."""
+    """Declare the decorated function as the repair of a rule's findings.
+
+    A function may repair several rules: of several declarations, the one next to the function is tried first.
+    """
 
     def register(propose: Propose) -> Propose:
         if code in REPAIRS:
@@ -216,7 +220,7 @@ def taken_together(workspace: Workspace, actions: Iterable[Action]) -> EditedSou
 
 
 def offers(subject: LintContext, findings: Sequence[Finding]) -> list[Fix]:
-    """For each finding, whether `fix` repairs it in this file: as it is, with the option of its repair, or not.
+    """Return, for each finding, whether `fix` repairs it in this file: as it is, with the option of its repair, or not.
 
     It is what `plan` proposes in its first pass. If that makes some repairs and declines others, the plan is made to its
     end, since a repair can enable another one.
@@ -273,12 +277,12 @@ def _numbers(findings: Sequence[Finding], code: str) -> dict[tuple[int, int], di
 
 
 def _outcomes(repair: Repair, workspace: Workspace) -> list[tuple[Outcome, int]]:
-    """What a repair proposes, each with the number of the finding; or one sentence instead, if that is more than a real
-    file can need."""
+    """Return what a repair proposes, each with the number of the finding; or one sentence instead, if that is more than
+    a real file can need."""
     outcomes: list[tuple[Outcome, int]] = []
     edits = 0
     try:
-        for outcome in repair.propose(workspace):
+        for outcome in repair.propose(workspace, repair.code):
             edits += len(outcome.edits) if isinstance(outcome, Action) else 0
             if len(outcomes) == MOST_REPAIRED or edits > MOST_EDITS:
                 what = f"{MOST_REPAIRED:,} repairs" if edits <= MOST_EDITS else f"{MOST_EDITS:,} changes of bytes"
@@ -291,7 +295,7 @@ def _outcomes(repair: Repair, workspace: Workspace) -> list[tuple[Outcome, int]]
 
 
 def _why_not(action: Action, workspace: Workspace) -> str | None:
-    """Why an action cannot be taken.
+    """Say why an action cannot be taken; None if it can.
 
     An action without review changes no byte that a tensor may hold, and one with review drops none, unless to change
     weights is what it is for; and if it moves the bytes after it, all of them must be understood.
@@ -379,7 +383,7 @@ class _Pass:
                 insort(self._spans, span)
 
     def settled(self, workspace: Workspace) -> list[Edit]:
-        """All edits, with those that follow from them."""
+        """Return all edits, with those that follow from them."""
         edits = list(self._edits)
         file = workspace.file
         for span, count, change in (
@@ -489,7 +493,7 @@ def _rows(known: ArchitectureView, tensor: str) -> Iterator[int]:
 
 
 def _one(values: Iterator[int]) -> Derived:
-    """One number if all layers have the same, else one for each layer."""
+    """Return one number if all layers have the same, else one for each layer."""
     every = tuple(values)
     return every[0] if len(set(every)) == 1 else every
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from i2s_spec.convert.rewrite import Edit, check_architecture, renamed_keys
+from i2s_spec.convert.rewrite import Edit
 from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.repair.keys import renamed_architecture
 from i2s_spec.linter.repair.layout import Unclear, relaid_with
 from i2s_spec.linter.repair.plan import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace, number_of
@@ -34,63 +35,63 @@ def _without(workspace: Workspace, finding: Finding, why: str) -> Action:
 
 
 @repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are removed", weights=True)
-def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
+def drop_unknown(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Loaders count tensors and refuse a file with more than they use (clause 4.1)."""
-    findings = list(workspace.findings("M102"))
+    findings = list(workspace.findings(code))
     missing = next(iter(workspace.findings("M101")), None) if findings else None
     for finding in findings:
         if missing is not None:
             why = f"{missing.details['name']} is missing, too: this may be that tensor under another name"
-            yield Declined("M102", finding.span, why)
+            yield Declined(code, finding.span, why)
             continue
         if workspace.tensor(finding).name.endswith(("scale", "scales")):
             yield Declined(
-                "M102", finding.span, "it multiplies a result: without it, a program that reads it computes less"
+                code, finding.span, "it multiplies a result: without it, a program that reads it computes less"
             )
             continue
         yield _without(workspace, finding, "the architecture has no tensor of that name")
 
 
 @repair("M113", Fix.UNSAFE, "an output matrix that the graph does not use is removed", by_name=True, weights=True)
-def drop_head(workspace: Workspace) -> Iterator[Outcome]:
+def drop_head(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """One runtime does use it, so the repair must be selected by its code (clause 4.1)."""
-    for finding in workspace.findings("M113"):
+    for finding in workspace.findings(code):
         yield _without(workspace, finding, "the graph multiplies by token_embd.weight")
 
 
 @repair("M114", Fix.UNSAFE, "scales beside those in tails are removed", by_name=True, weights=True)
-def drop_second_scale(workspace: Workspace) -> Iterator[Outcome]:
+def drop_second_scale(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The graph applies them, and the file does not show which are right, so the repair must be selected by its code
     (clause 4.5)."""
-    for finding in workspace.findings("M114"):
+    for finding in workspace.findings(code):
         yield _without(workspace, finding, "the scale in the tail stays")
 
 
 @repair("M105", Fix.UNSAFE, "vocab_size becomes the number of rows of the embedding, if as many tokens are listed")
-def embedding_rows(workspace: Workspace) -> Iterator[Outcome]:
+def embedding_rows(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Tokens are not invented, and rows are not cut off (clause 4.1)."""
     known = architecture_view(workspace.subject)
     key = f"{known.name}.vocab_size"
-    for finding in workspace.findings("M105"):
+    for finding in workspace.findings(code):
         if known.tokens not in (None, finding.got) or key not in workspace.file.metadata:
             yield Declined(
-                "M105",
+                code,
                 finding.span,
                 f"{counted(known.tokens or 0, 'token is', 'tokens are')} listed: which rows are theirs?",
             )
             continue
         edit = workspace.with_value(workspace.file.metadata.entry(key), finding.got, ValueType.UINT32)
-        yield Action("M105", finding.span, f"key {quote(key)} becomes {finding.got:,}", (edit,), safe=False)
+        yield Action(code, finding.span, f"key {quote(key)} becomes {finding.got:,}", (edit,), safe=False)
 
 
 @repair("M106", Fix.UNSAFE, "F16 tensors become F32 if loaders read only F32", weights=True)
-def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
+def widened_floats(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """F32 represents every F16 value exactly; the tensors that follow move (clause 4.4)."""
     import numpy as np
 
     from i2s_spec.codec.encoding import widened
 
-    findings = list(workspace.findings("M106"))
+    findings = list(workspace.findings(code))
     tensors = [workspace.file.tensors.by_index(number_of(finding.span)) for finding in findings]
     new: dict[int, bytes] = {}
     remaining = [t for t in tensors if t.type is not None and t.type.name in ("F16", "BF16")]
@@ -110,9 +111,9 @@ def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
     for finding, tensor in zip(findings, tensors, strict=True):
         if edits and tensor.index in new:
             does = f"tensor {quote(tensor.raw_name)} becomes F32, which represents all its values exactly"
-            yield Action("M106", finding.span, does, (*types, *edits), safe=False)
+            yield Action(code, finding.span, does, (*types, *edits), safe=False)
         else:
-            yield Declined("M106", finding.span, why or "F32 cannot represent its values exactly, or it is too large")
+            yield Declined(code, finding.span, why or "F32 cannot represent its values exactly, or it is too large")
 
 
 #: Gemma's norms before ternary projections are stored unchanged; all its other norms as w + 1.
@@ -120,12 +121,12 @@ _AS_THEY_ARE: Final = "_norm_in.weight"
 
 
 @repair("M116", Fix.UNSAFE, "1 is added to the native norms", weights=True)
-def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
+def gemma_norms(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Graphs multiply by the stored value; Gemma's own code multiplies by w + 1 (clause 4.6)."""
     import numpy as np
 
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M116"):
+    for finding in workspace.findings(code):
         edits = []
         for row in known.rows:
             kind = {"F16": "f2", "F32": "f4"}.get(row.type)
@@ -142,39 +143,26 @@ def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
                 continue
             values = np.frombuffer(tensor.read(), dtype=workspace.prefix + kind)
             edits.append(Edit(tensor.span, (values + values.dtype.type(1)).astype(workspace.prefix + kind).tobytes()))
-        yield Action("M116", finding.span, f"1 is added to {counted(len(edits), 'norm')}", tuple(edits), safe=False)
+        yield Action(code, finding.span, f"1 is added to {counted(len(edits), 'norm')}", tuple(edits), safe=False)
 
 
 @repair("M117", Fix.UNSAFE, "the architecture becomes the one with the other activation", by_name=True)
-def other_graph(workspace: Workspace) -> Iterator[Outcome]:
+def other_graph(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Only the model's config.json shows which is right, so the repair must be selected by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M117"):
+    for finding in workspace.findings(code):
         if known.is_declared and known.model.other_activation is not None:
-            yield _as_architecture(workspace, finding, known, known.model.other_activation)
+            yield renamed_architecture(workspace, finding, known.name, known.model.other_activation)
 
 
 @repair("M118", Fix.UNSAFE, "hidden_activation becomes what the architecture's graph has", by_name=True)
-def own_activation(workspace: Workspace) -> Iterator[Outcome]:
+def own_activation(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Only the model's config.json shows which is right, so the repair must be selected by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("M118"):
+    for finding in workspace.findings(code):
         key = f"{known.name}.hidden_activation"
         edit = workspace.with_value(workspace.file.metadata.entry(key), str(finding.want), ValueType.STRING)
-        yield Action("M118", finding.span, f"key {quote(key)} becomes {finding.want}", (edit,), safe=False)
-
-
-def _as_architecture(workspace: Workspace, finding: Finding, known: ArchitectureView, arch: str) -> Outcome:
-    file: Any = workspace.file
-    try:
-        check_architecture(file, known.name, arch)
-    except ValueError as error:
-        return Declined(finding.code, finding.span, str(error))
-    keys = renamed_keys(file, known.name, arch)
-    edits = [workspace.with_key(file.metadata.entry(key), new) for key, new in keys.items() if new not in file.metadata]
-    value = workspace.with_value(file.metadata.entry("general.architecture"), arch, ValueType.STRING)
-    does = f"the architecture becomes {arch}, and {counted(len(edits), 'key is', 'keys are')} renamed with it"
-    return Action(finding.code, finding.span, does, (value, *edits), safe=False)
+        yield Action(code, finding.span, f"key {quote(key)} becomes {finding.want}", (edit,), safe=False)
 
 
 # --- tensor infos ----------------------------------------------------------------------------------------------------
@@ -198,9 +186,9 @@ def _renamed(workspace: Workspace, finding: Finding, tensor: Tensor, name: bytes
 
 
 @repair("G303", Fix.UNSAFE, "the first tensor of a name is kept", weights=True)
-def keep_first_tensor(workspace: Workspace) -> Iterator[Outcome]:
+def keep_first_tensor(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """A name can be looked up once (clause 2.6)."""
-    twice = {workspace.tensor(finding).raw_name: finding for finding in workspace.findings("G303")}
+    twice = {workspace.tensor(finding).raw_name: finding for finding in workspace.findings(code)}
     met: set[bytes] = set()
     for i, name in workspace.subject.tensor_names() if twice else ():
         if name in twice and name in met:
@@ -210,31 +198,31 @@ def keep_first_tensor(workspace: Workspace) -> Iterator[Outcome]:
 
 
 @repair("G304", Fix.UNSAFE, "tensors without a name are removed", weights=True)
-def drop_nameless(workspace: Workspace) -> Iterator[Outcome]:
+def drop_nameless(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """No loader can look them up (clause 2.6)."""
-    for finding in workspace.findings("G304"):
+    for finding in workspace.findings(code):
         yield _without_info(workspace, finding, workspace.info(finding), "nothing can look it up")
 
 
 @repair("G310", Fix.UNSAFE, "tensors without elements are removed", weights=True)
-def drop_empty(workspace: Workspace) -> Iterator[Outcome]:
+def drop_empty(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """They hold nothing, and loaders abort on them (clause 2.6)."""
-    for finding in workspace.findings("G310"):
+    for finding in workspace.findings(code):
         yield _without_info(workspace, finding, workspace.info(finding), "it has no elements")
 
 
 @repair("G320", Fix.UNSAFE, "tensor infos that follow the last one are counted", weights=True)
-def count_all(workspace: Workspace) -> Iterator[Outcome]:
+def count_all(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The bytes after the last info that the header counts are more tensor infos (clause 2.6)."""
-    for finding in workspace.findings("G320"):
+    for finding in workspace.findings(code):
         edit = Edit(TENSOR_COUNT_SPAN, finding.want.to_bytes(8, workspace.file.byte_order))
-        yield Action("G320", finding.span, f"the header counts {counted(finding.want, 'tensor')}", (edit,), safe=False)
+        yield Action(code, finding.span, f"the header counts {counted(finding.want, 'tensor')}", (edit,), safe=False)
 
 
 @repair("G302", Fix.UNSAFE, "names are cut to 63 bytes", weights=True)
-def cut_name(workspace: Workspace) -> Iterator[Outcome]:
+def cut_name(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """As the loaders of the BitNet lineage do in memory (clause 2.6)."""
-    for finding in workspace.findings("G302") if workspace.whole else ():
+    for finding in workspace.findings(code) if workspace.whole else ():
         tensor = workspace.tensor(finding)
         remaining = tensor.raw_name[: limits.TENSOR_NAME_BYTES]
         if _is_text(tensor.raw_name):
@@ -243,46 +231,44 @@ def cut_name(workspace: Workspace) -> Iterator[Outcome]:
 
 
 @repair("G305", Fix.UNSAFE, "unprintable characters are removed from names", weights=True)
-def printable_name(workspace: Workspace) -> Iterator[Outcome]:
+def printable_name(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """What is left is what a person sees (clause 2.6)."""
-    for finding in workspace.findings("G305"):
+    for finding in workspace.findings(code):
         tensor = workspace.tensor(finding)
         remaining = "".join(char for char in tensor.raw_name.decode("utf-8") if char.isprintable())
         yield _renamed(workspace, finding, tensor, remaining.encode())
 
 
 @repair("G306", Fix.UNSAFE, "bytes that are not UTF-8 are removed from names", weights=True)
-def text_name(workspace: Workspace) -> Iterator[Outcome]:
+def text_name(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """What is left is text (clause 2.6)."""
-    for finding in workspace.findings("G306"):
+    for finding in workspace.findings(code):
         tensor = workspace.tensor(finding)
         yield _renamed(workspace, finding, tensor, tensor.raw_name.decode("utf-8", "ignore").encode())
 
 
 @repair("G309", Fix.UNSAFE, "tensors without dimensions get one dimension of 1", weights=True)
-def one_dimension(workspace: Workspace) -> Iterator[Outcome]:
+def one_dimension(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """A tensor without dimensions is a single number, and so is one of shape 1 (clause 2.6)."""
-    for finding in workspace.findings("G309"):
+    for finding in workspace.findings(code):
         edit = Edit(finding.span, struct.pack(workspace.prefix + "IQ", 1, 1))
         does = f"tensor {quote(workspace.tensor(finding).raw_name)} gets one dimension of 1"
-        yield Action("G309", finding.span, does, (edit,), safe=False)
+        yield Action(code, finding.span, does, (edit,), safe=False)
 
 
 @repair("G319", Fix.UNSAFE, "a listed scale goes into the tail of its I2_S tensor", weights=True)
-def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
+def scale_into_tail(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The tail is where readers of I2_S look for it (clause 6.1)."""
-    for finding in workspace.findings("G319"):
+    for finding in workspace.findings(code):
         companion = workspace.tensor(finding)
         name = companion.name.removesuffix("_scale")
         parent = workspace.file.tensors.get(name)
         if parent is None or parent.type is not I2_S:
-            yield Declined(
-                "G319", finding.span, f"there is no I2_S tensor {quote(name)} that the scale could belong to"
-            )
+            yield Declined(code, finding.span, f"there is no I2_S tensor {quote(name)} that the scale could belong to")
         elif companion.number != 0 or companion.elements != 1:
-            yield Declined("G319", finding.span, "it is not one float32")
+            yield Declined(code, finding.span, "it is not one float32")
         elif max(parent.span.stop, companion.span.stop) > workspace.source.size:
-            yield Declined("G319", finding.span, "the file ends before the data of both")
+            yield Declined(code, finding.span, "the file ends before the data of both")
         else:
             edits = [workspace.without_tensor(companion.info)]
             stated = "the tail has a scale already"
@@ -292,21 +278,21 @@ def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
                 edits.append(Edit(tail._replace(stop=tail.start + 4, path=path), scale))
                 stated = f"its value becomes the scale of {quote(name)}"
             does = f"tensor {quote(companion.raw_name)} is removed from the table: {stated}"
-            yield Action("G319", finding.span, does, tuple(edits), safe=False)
+            yield Action(code, finding.span, does, tuple(edits), safe=False)
 
 
 @repair("I111", Fix.UNSAFE, "I2_S tensors of old type numbers get number 36, with --dialect", weights=True,
         option=f"--dialect {_OLD_DIALECT}")  # fmt: skip
-def present_number(workspace: Workspace) -> Iterator[Outcome]:
+def present_number(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The codes were different at that time, so number and codes are changed together (clause 2.6)."""
-    for finding in workspace.findings("I111"):
+    for finding in workspace.findings(code):
         if workspace.extra.dialect is None:
             why = f"its codes are different, too: say with --dialect how they are packed (mostly {_OLD_DIALECT})"
-            yield Declined("I111", finding.span, why)
+            yield Declined(code, finding.span, why)
             continue
         name = workspace.subject.name(number_of(finding.span))
         edit = Edit(finding.span, struct.pack(workspace.prefix + "I", I2_S.number))
-        yield Action("I111", finding.span, f"tensor {quote(name)} gets type {I2_S.number}", (edit,), safe=False)
+        yield Action(code, finding.span, f"tensor {quote(name)} gets type {I2_S.number}", (edit,), safe=False)
 
 
 def _is_text(name: bytes) -> bool:

@@ -48,42 +48,33 @@ FAMILIES: Final = (
 
 
 @repair("T008", Fix.UNSAFE, "ids beyond the vocabulary are removed")
-def ids_in_range(workspace: Workspace) -> Iterator[Outcome]:
+def ids_in_range(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Loaders drop them with a warning (clause 3.5)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("T008"):
+    for finding in workspace.findings(code):
         entry = workspace.entry(finding)
         if not entry.name.endswith(b"_token_id"):  # the finding is about the default for a missing id
-            yield Declined("T008", finding.span, "there is no id to remove: the vocabulary is too short")
+            yield Declined(code, finding.span, "there is no id to remove: the vocabulary is too short")
             continue
         if DEFAULT_SPECIAL_TOKENS.get(known.tokenizer, {}).get(entry.name.decode(), -1) >= (known.tokens or 0):
-            yield Declined("T008", finding.span, "the default for a missing id is beyond the vocabulary, too")
+            yield Declined(code, finding.span, "the default for a missing id is beyond the vocabulary, too")
             continue
         does = f"key {quote(entry.name)} is removed: there is no such token"
-        yield Action("T008", finding.span, does, (workspace.without_key(entry),), safe=False)
+        yield Action(code, finding.span, does, (workspace.without_key(entry),), safe=False)
 
 
 @repair("T015", Fix.UNSAFE, "tokenizer.ggml.add_bos_token = true is added")
-def first_token(workspace: Workspace) -> Iterator[Outcome]:
+def first_token(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """The published models of these architectures were trained with one (clause 3.5)."""
-    for finding in workspace.findings("T015"):
+    for finding in workspace.findings(code):
         edit = workspace.new_key("tokenizer.ggml.add_bos_token", True, ValueType.BOOL)
-        yield Action("T015", finding.span, "key 'tokenizer.ggml.add_bos_token' is added: true", (edit,), safe=False)
-
-
-@repair("T009", Fix.UNSAFE, "tokenizer.ggml.pre is added if the vocabulary is a known one")
-def added_pre(workspace: Workspace) -> Iterator[Outcome]:
-    """`FAMILIES` lists the known ones (clause 3.5); for others nothing in the file says how text is split."""
-    yield from _pre(workspace, "T009")
+        yield Action(code, finding.span, "key 'tokenizer.ggml.add_bos_token' is added: true", (edit,), safe=False)
 
 
 @repair("T010", Fix.UNSAFE, "tokenizer.ggml.pre becomes that of the vocabulary, if it is a known one")
-def known_pre(workspace: Workspace) -> Iterator[Outcome]:
+@repair("T009", Fix.UNSAFE, "tokenizer.ggml.pre is added if the vocabulary is a known one")
+def known_pre(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """`FAMILIES` lists the known ones (clause 3.5); for others nothing in the file says how text is split."""
-    yield from _pre(workspace, "T010")
-
-
-def _pre(workspace: Workspace, code: str) -> Iterator[Outcome]:
     key = "tokenizer.ggml.pre"
     for finding in workspace.findings(code):
         pre = _family(workspace, architecture_view(workspace.subject))
@@ -104,7 +95,7 @@ def _set(workspace: Workspace, finding: Any, key: str, value: str) -> Action:
 
 
 def _family(workspace: Workspace, known: ArchitectureView) -> str | None:
-    """How the text of a known vocabulary is split."""
+    """Return how the text of a known vocabulary is split."""
     for family in FAMILIES:
         if known.keys.count(MERGES) == family.merges and (known.tokens or 0) > max(i for i, _ in family.tokens):
             items = items_of(workspace, workspace.file.metadata.entry(TOKENS))
@@ -113,21 +104,15 @@ def _family(workspace: Workspace, known: ArchitectureView) -> str | None:
     return None
 
 
-@repair("T001", Fix.UNSAFE, "the kind of tokenizer is added if the vocabulary shows it")
-def shown_kind(workspace: Workspace) -> Iterator[Outcome]:
-    """Byte-level vocabularies have merges, SentencePiece vocabularies have byte tokens (clause 3.5)."""
-    for finding in workspace.findings("T001"):
-        if str(finding.details["key"]) == "tokenizer.ggml.model":
-            yield from _kind(workspace, finding)
-        else:
-            yield Declined("T001", finding.span, "a vocabulary cannot be invented: convert the model again")
-
-
 @repair("T002", Fix.UNSAFE, "the kind of tokenizer becomes what the vocabulary shows")
-def known_kind(workspace: Workspace) -> Iterator[Outcome]:
+@repair("T001", Fix.UNSAFE, "the kind of tokenizer is added if the vocabulary shows it")
+def known_kind(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Byte-level vocabularies have merges, SentencePiece vocabularies have byte tokens (clause 3.5)."""
-    for finding in workspace.findings("T002"):
-        yield from _kind(workspace, finding)
+    for finding in workspace.findings(code):
+        if code == "T001" and str(finding.details["key"]) != "tokenizer.ggml.model":
+            yield Declined(code, finding.span, "a vocabulary cannot be invented: convert the model again")
+        else:
+            yield from _kind(workspace, finding)
 
 
 def _kind(workspace: Workspace, finding: Any) -> Iterator[Outcome]:
@@ -185,19 +170,13 @@ def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
     return items
 
 
-@repair("T006", Fix.UNSAFE, "of two equal tokens the second becomes a filler")
-def distinct_tokens(workspace: Workspace) -> Iterator[Outcome]:
-    """Loaders fail with an assertion on them; the first keeps its text (clause 3.5)."""
-    yield from _filled(workspace, "T006")
-
-
 @repair("T007", Fix.UNSAFE, "empty tokens become fillers")
-def named_tokens(workspace: Workspace) -> Iterator[Outcome]:
-    """Loaders give them other names anyway (clause 3.5)."""
-    yield from _filled(workspace, "T007")
+@repair("T006", Fix.UNSAFE, "of two equal tokens the second becomes a filler")
+def distinct_tokens(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    """Loaders fail with an assertion on equal tokens, and give empty ones other names anyway (clause 3.5).
 
-
-def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    Of equal tokens the first keeps its text.
+    """
     for finding in workspace.findings(code):
         entry = workspace.file.metadata.entry(TOKENS)
         items = items_of(workspace, entry)
@@ -227,14 +206,14 @@ def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
 
 
 @repair("T003", Fix.UNSAFE, "merges that are not pairs are removed")
-def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
+def paired_merges(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """They are never applied; the others keep their order (clause 3.5)."""
-    for finding in workspace.findings("T003"):
+    for finding in workspace.findings(code):
         entry = workspace.file.metadata.entry(MERGES)
         items = items_of(workspace, entry)
         odd = [item for item in items or () if not _is_pair(item.text)]
         if items is None or len(odd) > MOST:
-            yield Declined("T003", finding.span, "the list is too large, or too much of it is not a merge")
+            yield Declined(code, finding.span, "the list is too large, or too much of it is not a merge")
             continue
         start = entry.value_span.start
         count = Edit(
@@ -243,7 +222,7 @@ def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
         )
         edits = [item.edit(workspace, entry, b"")._replace(new=b"") for item in odd]
         does = f"{counted(len(odd), 'merge')} not of two parts removed"
-        yield Action("T003", finding.span, does, (count, *edits), safe=False)
+        yield Action(code, finding.span, does, (count, *edits), safe=False)
 
 
 def _is_pair(text: bytes) -> bool:
@@ -252,16 +231,16 @@ def _is_pair(text: bytes) -> bool:
 
 
 @repair("T004", Fix.UNSAFE, "arrays get as many elements as there are tokens")
-def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
+def equal_lengths(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """Elements beyond that are cut. Missing types become 1 (normal), missing scores 0 unless a SentencePiece tokenizer
     needs them (3.5)."""
     known = architecture_view(workspace.subject)
-    for finding in workspace.findings("T004"):
+    for finding in workspace.findings(code):
         entry = workspace.entry(finding)
         count, wanted = int(finding.got), int(finding.want)
         start, stop, path = entry.value_span
         if count < wanted and entry.key.endswith("scores") and known.tokenizer == "llama":
-            yield Declined("T004", finding.span, "the scores that are missing are not in the file")
+            yield Declined(code, finding.span, "the scores that are missing are not in the file")
             continue
         length = Edit(Span(start - 8, start, f"{path}.count"), struct.pack(workspace.prefix + "Q", wanted))
         fill = struct.pack(workspace.prefix + "i", _NORMAL) if entry.key.endswith("token_type") else bytes(4)
@@ -270,22 +249,22 @@ def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
         else:
             change = Edit(Span(stop, stop, path), fill * (wanted - count))
         does = f"key {quote(entry.name)} gets {counted(wanted, 'element')}, it had {count:,}"
-        yield Action("T004", finding.span, does, (length, change), safe=False)
+        yield Action(code, finding.span, does, (length, change), safe=False)
 
 
 @repair("T017", Fix.UNSAFE, "byte tokens get the byte that their place among the 256 byte tokens shows")
-def byte_tokens(workspace: Workspace) -> Iterator[Outcome]:
+def byte_tokens(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """SentencePiece lists the bytes in order (clause 3.5)."""
-    findings = list(workspace.findings("T017"))
+    findings = list(workspace.findings(code))
     items = items_of(workspace, workspace.file.metadata.entry(TOKENS)) if findings else None
     forms = ((item.number, _BYTE.fullmatch(item.text)) for item in items or ())
     bases = {index - int(form[1], 16) for index, form in forms if form is not None}
     for finding in findings:
         index = int(finding.details["index"])
         if items is None or len(bases) != 1 or not 0 <= (value := index - next(iter(bases))) < 256:
-            yield Declined("T017", finding.span, "the byte tokens beside it do not show which byte it is")
+            yield Declined(code, finding.span, "the byte tokens beside it do not show which byte it is")
             continue
         text = b"<0x%02X>" % value
         edit = items[index].edit(workspace, workspace.file.metadata.entry(TOKENS), text)
         does = f"token {index:,}, {quote(items[index].text)}, becomes {quote(text)}"
-        yield Action("T017", finding.span, does, (edit,), safe=False)
+        yield Action(code, finding.span, does, (edit,), safe=False)

@@ -215,14 +215,14 @@ def recodings(file: File, dialect: Dialect, threads: int = 1) -> dict[str, Recod
 
     :raises ValueError: for a tensor that the dialect cannot hold
     """
-    from i2s_spec.codec.encoding import Form
+    from i2s_spec.codec.encoding import TernaryEncoding
     from i2s_spec.convert.encode import Recoding
 
     made = {}
     for tensor in file.tensors.rows if dialect != CANONICAL else ():
         if tensor.type is I2_S:
             try:
-                form = Form("I2_S", tensor.shape, CANONICAL, file.byte_order)
+                form = TernaryEncoding("I2_S", tensor.shape, CANONICAL, file.byte_order)
                 made[tensor.name] = Recoding(tensor.ternary(dialect), form, threads)
             except FormatError:
                 raise

@@ -59,7 +59,7 @@ class Format(ABC):
         return ""
 
     def file(self, report: Report | FileReport) -> str:
-        """One report, without the details that other formats of the run asked for."""
+        """Write one report, without the details that other formats of the run asked for."""
         file_report = report.as_dict() if isinstance(report, Report) else report
         if "details" in file_report:
             file_report = self._with_own_details(file_report)
@@ -79,7 +79,7 @@ class Format(ABC):
 
     @abstractmethod
     def _file(self, file_report: FileReport) -> str:
-        """One report, as plain data."""
+        """Write one report, which is plain data."""
 
     def end(self, totals: Totals) -> str:
         """Return the text after the last report."""

@@ -33,7 +33,6 @@ from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.html_pictures import (
     RECORDS,
     code,
-    count_by_kind,
     facts,
     file_map,
     regions,
@@ -43,7 +42,15 @@ from i2s_spec.linter.report.html_pictures import (
     weights,
 )
 from i2s_spec.linter.report.text import proof, reading_words
-from i2s_spec.linter.report_data import FileReport, Totals, ok_words, repair_option
+from i2s_spec.linter.report_data import (
+    FileReport,
+    Totals,
+    elided_words,
+    ok_words,
+    repair_option,
+    severity_words,
+    suppressed_words,
+)
 from i2s_spec.linter.rule import Severity
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ _BLOCK: Final = re.compile(r"^blk\.(\d{1,4})\.", re.ASCII)
 
 
 def gather(subject: LintContext) -> dict[str, Any]:
-    """What the page needs of one file.
+    """Gather what the page needs of one file.
 
     :returns: facts, totals, the first keys and tensors (with their contents), the regions of the map, and the verdicts
     of runtimes
@@ -103,7 +110,8 @@ def _alignment(subject: LintContext) -> dict[str, Any] | None:
 
 
 def alignment_of(found: LayoutEvidence) -> dict[str, Any] | None:
-    """`channel_alignment` as plain data, with the layout that the weights show; None for a file without such channels."""
+    """Return `channel_alignment` as plain data, with the layout that the weights show; None for a file without such
+    channels."""
     from i2s_spec.layout_inference.channel_alignment import channel_alignment
 
     aligned = channel_alignment(found)
@@ -201,7 +209,7 @@ def _run(run: Any) -> list[int] | None:
 
 
 def _shown(text: Any) -> str:
-    """Text as `describe` gives it, as one printable line."""
+    """Return text as `describe` gives it, as one printable line."""
     return visible(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text, NAME, bare=True)
 
 
@@ -334,7 +342,7 @@ _MOODS = {
 
 def verdict(file_report: FileReport) -> tuple[str, str]:
     """Return the class of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
-    counts = count_by_kind(file_report["summary"], [severity.value for severity in Severity])
+    counts = severity_words(file_report["summary"])
     if "skipped" in file_report:
         return "plain", "skipped"
     if file_report["bugs"]:
@@ -346,7 +354,7 @@ def verdict(file_report: FileReport) -> tuple[str, str]:
 
 
 def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
-    """One file.
+    """Return the part of the page on one file.
 
     :param name: the prefix of the ids of its elements
     :param whole: with the map and the tensors
@@ -415,14 +423,14 @@ def _grouped(number: str, made: list[str]) -> str:
 
 
 def _summed(findings: Sequence[Mapping[str, Any]]) -> str:
-    """How many findings each rule has, if some rule has several."""
+    """Count the findings of each rule, if some rule has several."""
     counts = Counter((finding["severity"], finding["code"], finding["slug"]) for finding in findings)
     if len(findings) == len(counts):
         return ""
     ranks = {severity.value: -severity.rank for severity in Severity}
     rows = sorted(counts.items(), key=lambda item: (ranks[item[0][0]], -item[1]))
     items = "".join(
-        f'<li><span class="badge {severity}">{number:,} ×</span> <a href="#rule-{code}">{code}</a> {escape(slug)}</li>'
+        f'<li><span class="badge {severity}">{number:,} ×</span> {_rule_link(code)} {escape(slug)}</li>'
         for (severity, code, slug), number in rows
     )
     return f'<ul class="summed">{items}</ul>\n'
@@ -465,22 +473,21 @@ def _stated(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+def _rule_link(number: str) -> str:
+    """Return a code as a link to what it means."""
+    return f'<a href="#rule-{number}">{number}</a>'
+
+
 def _remarks(file_report: FileReport) -> Iterator[str]:
-    """Remarks beside the listed findings."""
+    """Yield remarks beside the listed findings."""
     left = len(file_report["findings"]) - LISTED
     if left > 0:
         yield f"{counted(left, 'more finding')}; this page lists the first {LISTED:,}"
     yield from map(escape, reading_words(file_report))
-    for number, elided in file_report["summary"]["elided"].items():
-        yield f'{counted(elided, "more finding")} of <a href="#rule-{number}">{number}</a>, counted and not listed'
+    yield from (f"{words}, counted and not listed" for _, words in elided_words(file_report, _rule_link))
     for bug in file_report["bugs"]:
         yield f"internal error in {code(bug['where'])}: {escape(bug['message'])}; this is a bug in i2s-spec"
-    for suppressed in file_report["excused"]:
-        number = suppressed["code"]
-        yield (
-            f'{counted(suppressed["findings"], "finding")} of <a href="#rule-{number}">{number}</a> suppressed: '
-            f"{escape(suppressed['reason'])}"
-        )
+    yield from suppressed_words(file_report, _rule_link, escape)
     if known := file_report["summary"].get("baseline", 0):
         yield f"{counted(known, 'finding')} left out: the baseline holds {'it' if known == 1 else 'them'}"
 

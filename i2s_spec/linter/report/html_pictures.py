@@ -18,18 +18,16 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.draw.chart import (
     Layer,
-    LayerValue,
     Line,
-    Point,
+    PlacedValue,
     Segment,
     Share,
     bars,
     columns,
     decades,
-    layer_lines,
     layer_plot,
-    points,
     rank_plot,
+    series,
     strip,
     wrapped,
 )
@@ -255,7 +253,7 @@ def _data(file: File, cursor: int, records: int) -> Iterator[FileRegion]:
 
 
 def _between(start: int, stop: int, alignment: int, previous: int | None, kind: str = "gap") -> Iterator[FileRegion]:
-    """Bytes that no tensor claims: padding up to the next multiple of the alignment, then a gap."""
+    """Yield bytes that no tensor claims: padding up to the next multiple of the alignment, then a gap."""
     if stop <= start:
         return
     split = min(stop, padded(start, alignment)) if previous is not None else start
@@ -323,7 +321,7 @@ def _plots(name: str, rows: Sequence[dict[str, Any]], reading: str) -> str:
 
 
 def _by_layer(row: Mapping[str, Any]) -> tuple[float, int]:
-    """Tensors in the order of their layers; tensors without a layer come last."""
+    """Return a key that sorts tensors by their layers; tensors without a layer come last."""
     return (math.inf if row["layer"] is None else row["layer"], row["row"])
 
 
@@ -341,24 +339,27 @@ def _scales(scaled: Sequence[dict[str, Any]]) -> str:
     if layered:
         lines = [Line(style.get(kind, f"g{GROUPS - 1}"), values) for kind, values in _by_kind(layered).items()]
         more = f"The scales of {counted(len(layered), 'I2_S tensor')} by layer, a line for each kind, on a logarithmic axis."
-        drawn += layer_lines(lines, "Scales by layer", more, "scale")
+        drawn += series(lines, "Scales by layer", more, "scale", "layer")
     if loose:
         marks = [
-            Point(_value(row), style.get(row["group"], f"g{GROUPS - 1}"), _scale_words(row), row["row"])
-            for row in loose
+            Line(
+                style.get(row["group"], f"g{GROUPS - 1}"),
+                [PlacedValue(place, _value(row), _scale_words(row), row["row"])],
+            )
+            for place, row in enumerate(loose)
         ]
         more = f"The scales of {counted(len(loose), 'I2_S tensor')} in the order of the table, on a logarithmic axis."
-        drawn += points(marks, "Scales", more)
+        drawn += series(marks, "Scales", more, height=190)
     return (
         f'<figure><figcaption>Scales of the I2_S tensors<ul class="legend">{legend}</ul></figcaption>{drawn}</figure>\n'
     )
 
 
-def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[LayerValue]]:
+def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[PlacedValue]]:
     """Return the scales of each kind of tensor, by ascending layer."""
-    found: dict[str, list[LayerValue]] = {}
+    found: dict[str, list[PlacedValue]] = {}
     for row in sorted(rows, key=_by_layer):
-        found.setdefault(row["group"], []).append(LayerValue(row["layer"], _value(row), _scale_words(row), row["row"]))
+        found.setdefault(row["group"], []).append(PlacedValue(row["layer"], _value(row), _scale_words(row), row["row"]))
     return found
 
 
@@ -459,7 +460,7 @@ def _codes(counts: Sequence[int] | None) -> str:
 
 
 def _more(row: dict[str, Any], siblings: Mapping[str, list[float]]) -> str:
-    """Details of a tensor that its row does not show."""
+    """Return details of a tensor that its row does not show."""
     drawn = bars(_shares(row["counts"]), "Codes") if row.get("counts") and any(row["counts"]) else ""
     words = "".join(f"<dt>{escape(name)}</dt><dd>{escape(stated)}</dd>" for name, stated in _words(row, siblings))
     return f'<div class="more">{drawn}<dl>{words}</dl></div>'
@@ -556,8 +557,7 @@ def layer_plots(rows: Sequence[dict[str, Any]]) -> str:
         if row["layer"] is not None and row.get("counts") and any(row["counts"]):
             kinds.setdefault(row["group"], {}).setdefault(row["layer"], row)
     chosen = {kind: found for kind, found in list(kinds.items())[:MOST_KINDS] if len(found) > 1}
-    values = [row["value"] for found in chosen.values() for row in found.values() if (row["value"] or 0) > 0]
-    low, high = decades(min(values, default=1.0), max(values, default=1.0))
+    low, high = decades(row["value"] for found in chosen.values() for row in found.values())
     made = "".join(_kind(kind, found, low, high) for kind, found in chosen.items())
     return f'<div class="facet-row wide">\n{made}</div>\n' if made else ""
 
@@ -581,7 +581,7 @@ def _layer(layer: int, row: dict[str, Any]) -> Layer:
 
 
 def code(text: str) -> str:
-    """Text as code; right-to-left text in it does not affect its surroundings."""
+    """Return text as code; right-to-left text in it does not affect its surroundings."""
     return f"<code>{escape(text)}</code>"
 
 
@@ -620,11 +620,6 @@ def _title(title: str) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and their values; both are text."""
+    """Return names and their values as a list; both are text."""
     inside = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in pairs)
     return f'<dl class="facts">{inside}</dl>\n' if inside else ""
-
-
-def count_by_kind(counts: Any, nouns: Iterable[str]) -> str:
-    """Return the counts that are not 0, in words: `2 errors, 1 note`."""
-    return ", ".join(counted(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.text import markdown_table, proof, reading_words, table_of
-from i2s_spec.linter.report_data import FileReport, Totals, ok_words, without_dot
+from i2s_spec.linter.report_data import FileReport, Totals, elided_words, ok_words, suppressed_words, without_dot
 from i2s_spec.linter.rule import Severity
 
 #: How many findings of a file are shown with their bytes.
@@ -81,19 +81,14 @@ class Markdown(Format):
         if "skipped" in file_report:
             yield inert(file_report["skipped"])
         yield from map(inert, reading_words(file_report))
-        for code, count in file_report["summary"]["elided"].items():
-            yield f"{counted(count, 'more finding')} of `{code}`"
+        yield from (words for _, words in elided_words(file_report, code_span))
         for bug in file_report["bugs"]:
             yield inert(f"internal error in {bug['where']}: {bug['message']}; this is a bug in i2s-spec")
-        for suppressed in file_report["excused"]:
-            yield (
-                f"{counted(suppressed['findings'], 'finding')} of `{suppressed['code']}` "
-                f"suppressed: {inert(suppressed['reason'])}"
-            )
+        yield from suppressed_words(file_report, code_span, inert)
 
 
 def inert(text: str) -> str:
-    """Text as Markdown that shows exactly this text, in a table cell or outside."""
+    """Write text as Markdown that shows exactly this text, in a table cell or outside."""
     text = " ".join(text.split("\n"))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*_{}\[\]|~!])", r"\\\1", text)
@@ -105,7 +100,7 @@ def inert(text: str) -> str:
 
 
 def code_span(text: str) -> str:
-    """Text in a code span, fenced by more backticks than it holds in a row; `|` is escaped for table cells."""
+    """Write text as a code span, fenced by more backticks than it holds in a row; `|` is escaped for table cells."""
     text = " ".join(text.split("\n"))
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     room = " " if "`" in text else ""
@@ -133,8 +128,8 @@ class GitHub(Format):
             words = f"0x{span['start']:x}..0x{span['stop']:x}{at}: {finding['message']}"
             title = f"{finding['code']} {finding['slug']}"
             text += _command(_COMMANDS[finding["severity"]], path, title, words)
-        for code, count in file_report["summary"]["elided"].items():
-            text += _command("notice", path, code, f"{counted(count, 'more finding')} of {code}")
+        for code, words in elided_words(file_report):
+            text += _command("notice", path, code, words)
         for bug in file_report["bugs"]:
             text += _command("error", path, "internal error of i2s-spec", f"{bug['where']}: {bug['message']}")
         for words in reading_words(file_report):
@@ -143,11 +138,7 @@ class GitHub(Format):
         if rows:
             text += _command("notice", path, "runtimes", "\n".join(": ".join(filter(None, row)) for row in rows[1:]))
         if not self._quiet:
-            for suppressed in file_report["excused"]:
-                words = (
-                    f"{counted(suppressed['findings'], 'finding')} of {suppressed['code']} "
-                    f"suppressed: {suppressed['reason']}"
-                )
+            for words in suppressed_words(file_report):
                 text += _command("notice", path, "excused", words)
             if "skipped" in file_report:
                 text += _command("notice", path, "skipped", file_report["skipped"])

@@ -20,11 +20,10 @@ from typing import Any
 
 from i2s_spec._version import SITE, tool
 from i2s_spec.draw.text import with_exact
-from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
 from i2s_spec.linter.report.text import reading_words
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, elided_words
 from i2s_spec.linter.rule import Fix, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 
@@ -121,7 +120,7 @@ class Sarif(Format):
         }
 
     def _notify(self, file_report: FileReport, location: Mapping[str, Any]) -> None:
-        """Notifications about a file that are not findings."""
+        """Add notifications about a file that are not findings."""
         if not file_report["summary"]["readable"] and "skipped" not in file_report:
             words = file_report["findings"][0]["message"] if file_report["findings"] else "not readable"
             self._notification(UNREADABLE, "error", words, location)
@@ -131,8 +130,8 @@ class Sarif(Format):
             self._notification(SKIPPED, "note", file_report["skipped"], location)
         for words in reading_words(file_report):
             self._notification(READ, "note", words, location)
-        for code, count in file_report["summary"]["elided"].items():
-            self._notification(ELIDED, "note", f"{counted(count, 'more finding')} of {code}", location)
+        for _, words in elided_words(file_report):
+            self._notification(ELIDED, "note", words, location)
 
     def _notification(self, name: str, level: str, words: str, location: Mapping[str, Any]) -> None:
         self._notifications.append(

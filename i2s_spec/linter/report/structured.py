@@ -8,17 +8,14 @@ beyond 2^53 are there as text too.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
 from i2s_spec._version import tool
-from i2s_spec.draw.text import with_exact
-from i2s_spec.errors import counted
+from i2s_spec.draw.text import with_exact, xml_text
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.text import proof, reading_words, text_table
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, elided_words, suppressed_words
 from i2s_spec.linter.rule import Severity
 from i2s_spec.schema.faults import NO_INPUT
 
@@ -94,9 +91,6 @@ def _indented(text: str, by: int) -> str:
 # i2s-spec itself failed. A file without findings has one test case, which passed. The document is ASCII, whatever the
 # encoding of the stream.
 
-#: Characters that XML 1.0 cannot represent at all.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 
 class JUnit(Format):
     """One document with a suite for each file.
@@ -159,10 +153,8 @@ class JUnit(Format):
 
     def _remarks(self, file_report: FileReport) -> Iterator[str]:
         yield from reading_words(file_report)
-        for code, count in file_report["summary"]["elided"].items():
-            yield f"{counted(count, 'more finding')} of {code}"
-        for suppressed in file_report["excused"]:
-            yield f"{counted(suppressed['findings'], 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
+        yield from (words for _, words in elided_words(file_report))
+        yield from suppressed_words(file_report)
         yield from text_table(file_report)
 
 
@@ -173,14 +165,8 @@ def _case(path: str, name: str, inner: str) -> str:
 def _element(name: str, attributes: Mapping[str, Any], text: str) -> str:
     if not text and not attributes:
         return ""
-    return f"      <{name}{_attributes(attributes)}>{_escaped(text)}</{name}>\n"
+    return f"      <{name}{_attributes(attributes)}>{xml_text(text)}</{name}>\n"
 
 
 def _attributes(values: Mapping[str, Any]) -> str:
-    return "".join(f' {name}="{_escaped(str(value))}"' for name, value in values.items())
-
-
-def _escaped(text: str) -> str:
-    """Text for an element or an attribute, in ASCII."""
-    whole = escape(_FORBIDDEN.sub("\ufffd", text))
-    return whole.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    return "".join(f' {name}="{xml_text(str(value))}"' for name, value in values.items())

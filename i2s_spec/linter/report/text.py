@@ -29,6 +29,7 @@ from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import (
     FileReport,
     Totals,
+    elided_words,
     ok_words,
     on_command_line,
     other_command,
@@ -36,7 +37,9 @@ from i2s_spec.linter.report_data import (
     repair_step,
     repair_words,
     repairs_of,
+    severity_words,
     split_of,
+    suppressed_words,
 )
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import REGISTRY
@@ -88,7 +91,7 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
 
 
 def reading_words(report: FileReport) -> list[str]:
-    """Which parts of a file were read and examined, as sentences; empty for a local file of which everything was."""
+    """Say which parts of a file were read and examined, in sentences; empty for a local file of which everything was."""
     words = _read_words(report)
     left = report.get("unchecked")
     return [*words, f"not checked: {'; '.join(left)}"] if left else words
@@ -209,7 +212,7 @@ NAMED: Final = 3
 
 
 def examined(subject: LintContext) -> dict[str, Any] | None:
-    """What was examined, as plain data; nothing more is read for it.
+    """Return what was examined, as plain data; nothing more is read for it.
 
     :returns: `architecture`, `kind` (what the file is; None if its header cannot be read to its end), `version`,
     `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and of each type, the most frequent first;
@@ -251,7 +254,8 @@ def examined(subject: LintContext) -> dict[str, Any] | None:
 
 
 def _read(subject: LintContext, header: int, survey: Survey | None) -> int:
-    """How many bytes were read: all of them if every tensor was read, because rules also read the bytes between tensors."""
+    """Return how many bytes were read: all of them if every tensor was read, because rules also read the bytes between
+    tensors."""
     if survey is None:
         return header
     every = len(survey) + len(survey.others) == subject.file.index.tensors
@@ -281,7 +285,7 @@ def _if_made(subject: LintContext, make: Callable[[LintContext], T]) -> T | None
 
 
 def what(about: Mapping[str, Any]) -> str:
-    """Return the file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
+    """Describe the file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
     kind, split = about["kind"], about.get("split")
     words = [about["architecture"] or ("no architecture" if split is None else "")]
     if split is not None and split["complete"]:
@@ -306,7 +310,7 @@ def what(about: Mapping[str, Any]) -> str:
 
 
 def sentence(about: Mapping[str, Any]) -> str:
-    """What was examined, in one line."""
+    """Say what was examined, in one line."""
     rules = f"{counted(about['rules'], 'rule')} checked" + (
         f" and {about['ignored']:,} left out" if about["ignored"] else ""
     )
@@ -347,10 +351,12 @@ class Text(Format):
     details = staticmethod(examined)  # type: ignore[assignment]  # a function of a module, found on the class
     bytes_shown = True
     plain_text = True
+    #: Leave out repairs, what was examined, counts by code and the next step.
+    brief = False
 
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)
-        self._brief = quiet
+        self._brief = quiet or self.brief
         self._paths: list[str] = []  # kept for the first files; it only matters whether there is more than one
         self._codes: dict[str, int] = {}
         self._ranks: dict[str, int] = {}
@@ -405,15 +411,13 @@ class Text(Format):
             shown.add(code)
         for code, count in listed.items():
             yield f"{path}: {counted(count, 'more finding')} of {code} like these; --format concise lists them"
-        for code, count in file_report["summary"]["elided"].items():
-            yield f"{path}: {counted(count, 'more finding')} of {code}"
+        yield from (f"{path}: {words}" for _, words in elided_words(file_report))
         for bug in file_report["bugs"]:
             advice = "this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback"
             yield f"{path}: {self._styled('internal error:', 'red')} {bug['where']}: {bug['message']} ({advice})"
             silent = False
-        for suppressed in () if self._quiet else file_report["excused"]:
-            count = suppressed["findings"]
-            yield f"{path}: {counted(count, 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
+        if not self._quiet:
+            yield from (f"{path}: {words}" for words in suppressed_words(file_report))
         if file_report.get("runtimes"):
             yield from text_table(file_report, self.columns)
         if not silent or not self._quiet:
@@ -435,7 +439,7 @@ class Text(Format):
         return repeated(findings)
 
     def _row(self) -> int:
-        """Bytes in a row of a dump: 16, or 8 if a terminal is too narrow for 16."""
+        """Return the bytes in a row of a dump: 16, or 8 if a terminal is too narrow for 16."""
         return 16 if self.columns is None or self.columns >= WIDE else 8
 
     def _basis(self, file_report: FileReport) -> str:
@@ -478,7 +482,7 @@ class Text(Format):
         return held + configuration + self._sums(totals) + ("" if self._brief else self._next())
 
     def _next(self) -> str:
-        """What to type next, in one line; empty if there was no finding."""
+        """Say what to type next, in one line; empty if there was no finding."""
         if not self._codes:
             return ""
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
@@ -501,7 +505,7 @@ class Text(Format):
         part = f" ({totals['in part']:,} of them checked in part)" if totals["in part"] else ""
         words = [f"{good:,} {sound}{part}", f"{totals['files'] - totals['ok']:,} not"]
         words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
-        counts = _counts(totals)
+        counts = severity_words(totals)
         return f"{counted(totals['files'], 'file')}: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"
 
     def _finding(self, path: str, finding: Mapping[str, Any]) -> str:
@@ -513,7 +517,7 @@ class Text(Format):
     def _verdict(self, file_report: FileReport) -> str:
         if "skipped" in file_report:
             return f"skipped: {file_report['skipped']}"
-        counts = _counts(file_report["summary"])
+        counts = severity_words(file_report["summary"])
         if not self._brief and (listed := sum(_in_table(finding, file_report) for finding in file_report["findings"])):
             counts += f", {listed:,} in the table"
         if file_report["bugs"]:
@@ -537,10 +541,7 @@ class Concise(Text):
 
     details = None  # type: ignore[assignment]
     bytes_shown = False
-
-    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
-        super().__init__(colour, quiet, fail_on)
-        self._brief = True
+    brief = True
 
 
 class Statistics(Text):
@@ -597,7 +598,7 @@ def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:
 
 
 def _left_of(parts: Sequence[FileReport], unchecked: Sequence[Sequence[str]]) -> list[str]:
-    """What no rule examined of parts that were all given: not that the others were not looked at."""
+    """Return what no rule examined of parts that were all given: not that the others were not looked at."""
     others = {part["split"]["unread"] for part in parts if "split" in part}
     return list(dict.fromkeys(words for each in unchecked for words in each if words not in others))
 
@@ -608,8 +609,3 @@ def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
         return False
     rule = REGISTRY.get(finding["code"])
     return rule is not None and rule.when is runtimes_requested
-
-
-def _counts(counts: Mapping[str, int] | Totals) -> str:
-    """How many findings there are, by severity: `2 errors, 1 note`."""
-    return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))

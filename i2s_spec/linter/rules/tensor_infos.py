@@ -432,7 +432,7 @@ def second_meaning(subject: LintContext) -> Iterator[Finding]:
 
     Fix: load the file with the program that wrote it, or convert the original checkpoint.
     """
-    from i2s_spec.schema.second_meanings import of_type  # of few files
+    from i2s_spec.schema.program_types import of_type  # of few files
 
     for number, found in subject.second_readings.items():
         second = of_type(found.type)

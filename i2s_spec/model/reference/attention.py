@@ -37,8 +37,10 @@ def scores(q: Floats, keys: NDArray[Any], products: Products) -> Floats:
 
 
 def visible(tokens: int, seen: int, past: int, causal: bool = True, window: int = 0) -> NDArray[np.bool_]:
-    """Which keys each row sees: bool [T, S]. Row t, at position past + t, does not see later ones if attention is causal,
-    nor those that are `window` or more before it.
+    """Return the keys that each row sees: bool [T, S].
+
+    Row t, at position past + t, does not see later ones if attention is causal, nor those that are `window` or more
+    before it.
 
     >>> visible(2, 4, 2, window=2).astype(int).tolist()
     [[0, 1, 1, 0], [0, 0, 1, 1]]
@@ -119,7 +121,7 @@ def weighted_values(p: Floats, values: NDArray[Any], products: Products, unit: i
 
 
 def rotate(x: Floats, cos: Floats, sin: Floats, pairs: str, fused: bool = False) -> Floats:
-    """Rotated heads; each element takes two products and one sum in float32.
+    """Rotate heads; each element takes two products and one sum in float32.
 
     :param x: float32 [T, heads, d]; elements after the rotated dimensions stay the same
     :param cos: float32 [T, pairs], like `sin`

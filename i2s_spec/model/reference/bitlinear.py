@@ -71,7 +71,7 @@ class Activations(NamedTuple):
 
 
 def quantize_activations(x: NDArray[np.float32]) -> Activations:
-    """Tokens as int8 codes with one scale each.
+    """Quantize tokens to int8 codes with one scale each.
 
     :param x: float32 [T, K]
     :raises TypeError: for another type of element

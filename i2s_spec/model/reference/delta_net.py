@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 
 def convolve(x: Floats, before: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Each column of each token and the tokens before it, times its weights: float32 [T, C], and the tokens that the next
-    one needs, float32 [K - 1, C]. The sum is in float64, the earliest token first, and rounded once.
+    """Add up each column of a token and of the tokens before it, times its weights.
+
+    The sum is in float64, the earliest token first, and rounded once.
 
     :param x: float32 [T, C]
     :param before: the last tokens before them, float32 [K - 1, C]
     :param weights: float32 [C, K]; the last one is that of the token itself
+    :returns: the sums, float32 [T, C], and the tokens that the next one needs, float32 [K - 1, C]
     """
     rows = np.concatenate([before, x])
     taps = weights.shape[1]
@@ -47,7 +49,7 @@ def unit(x: Floats, eps: float) -> Floats:
 def delta_rule(
     q: Floats, k: Floats, v: Floats, fading: Floats, beta: Floats, state: Floats, heads: str = "tiled"
 ) -> tuple[Floats, Floats]:
-    """What the states give for each token, float32 [T, H, d], and the states after the last token, float32 [H, d, d].
+    """Return the value of the states for each token, float32 [T, H, d], and the states after the last, float32 [H, d, d].
 
     k S and q S are sums in float64 by ascending index, rounded once; everything else is one operation on float32 at a time.
 

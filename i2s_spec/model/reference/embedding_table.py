@@ -102,12 +102,12 @@ def _ternary_rows(payload: NDArray[np.uint8], columns: int, scale: np.float32) -
 
 
 def _halves(data: NDArray[np.uint8]) -> Floats:
-    """Two bytes at the end of the last axis as an F16 scale."""
+    """Read two bytes at the end of the last axis as an F16 scale."""
     return np.ascontiguousarray(data).view("<f2")[..., 0].astype(np.float32)
 
 
 def _q8_0(rows: NDArray[np.uint8]) -> Floats:
-    """Blocks of 34 bytes: F16 d, 32 int8."""
+    """Read blocks of 34 bytes: F16 d, 32 int8."""
     blocks = rows.reshape(len(rows), -1, 34)
     q = np.ascontiguousarray(blocks[..., 2:]).view(np.int8).astype(np.float32)
     return (_halves(blocks[..., :2])[..., None] * q).reshape(len(rows), -1)

@@ -144,7 +144,7 @@ def _by_halves(x: Floats) -> Floats:
 
 
 def bfloat16(x: Floats) -> Floats:
-    """Return rounded to BF16, ties to even."""
+    """Round to BF16, ties to even."""
     result: Floats = np.where(np.isnan(x), x, from_bfloat16(to_bfloat16(x)))
     return result
 
@@ -204,7 +204,7 @@ Kernel = Literal["avx2", "neon"]
 
 
 def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kernel = "avx2") -> NDArray[np.int32]:
-    """Sum of 32 blocks in 16-bit lanes, which wrap around: builds without VNNI or dot products.
+    """Sum 32 blocks in 16-bit lanes, which wrap around: builds without VNNI or dot products.
 
     A lane adds 256 products of up to 254, or of -256. Sums that fit are right; a sum that overflows is off by 65,536.
 
@@ -229,14 +229,12 @@ def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kern
 
 
 def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """Return a payload in `rows-1x4` read as blocks of 128 columns: an x86 build without ACT_PARALLEL on its own
-    files.
-    """
+    """Read a payload in `rows-1x4` as blocks of 128 columns: an x86 build without ACT_PARALLEL on its own files."""
     return _as_blocks(_packed(weights, "rows-1x4"), weights.shape[0], weights.shape[1], codes)
 
 
 def truncated_rows(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """Rows read from byte row * K // 4 in whole blocks, where K is not a multiple of 128.
+    """Read rows from byte row * K // 4 in whole blocks, where K is not a multiple of 128.
 
     Such rows begin inside a block, and their last K % 128 columns are left out. If K is a multiple of 128, the result
     is right.
@@ -245,7 +243,7 @@ def truncated_rows(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArr
 
 
 def truncated_columns(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """Return the last K % 128 columns are left out; otherwise right: a kernel that does read `rows-1x4`."""
+    """Leave the last K % 128 columns out: a kernel that does read `rows-1x4`, and is right otherwise."""
     whole = weights.shape[1] // LAYOUTS["interleave-128"].block * LAYOUTS["interleave-128"].block
     return int16_wrap(weights[:, :whole], codes[:, :whole])
 

@@ -96,7 +96,7 @@ class Projections:
         run.tap(f"{prefix}.acc_i32", lambda: acc)
 
     def _dequantized(self, x: Floats, matrix: Ternary) -> Floats:
-        """Trits times scale as float weights, without any quantization of activations."""
+        """Multiply by trits times scale as float weights, without any quantization of activations."""
         from i2s_spec.codec import native
 
         out = np.empty((len(x), matrix.rows), dtype=np.float32)
@@ -113,7 +113,7 @@ class Projections:
         return out
 
     def _in_windows(self, x: Floats, matrix: Grouped) -> Floats:
-        """Return the same for weights with a scale for each group."""
+        """Multiply by float weights with a scale for each group, some rows at a time."""
         out = np.empty((len(x), matrix.rows), dtype=np.float32)
         for start in range(0, matrix.rows, ROWS):
             part = matrix.part(start, start + ROWS)
@@ -176,7 +176,7 @@ def _behind_attention(run: Run, node: Node) -> bool:
 
 
 def unread(rows: NDArray[Any], numbers: NDArray[np.int64], most: int) -> NDArray[Any]:
-    """Rows of a table of F16 of which a runtime reads so many bytes: elements behind them are 0.
+    """Return the rows of a table of F16 of which a runtime reads so many bytes: elements behind them are 0.
 
     :param rows: [N, columns]
     :param numbers: the place of each row in the table
@@ -189,7 +189,7 @@ def unread(rows: NDArray[Any], numbers: NDArray[np.int64], most: int) -> NDArray
 
 
 def halved(x: Floats) -> Floats:
-    """Return rounded to F16."""
+    """Round to F16."""
     with np.errstate(over="ignore"):
         return x.astype(np.float16).astype(np.float32)
 

@@ -54,7 +54,7 @@ def _row_named(name: str | None) -> int:  # the value of the variable is part of
 
 
 def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activations:
-    """Tokens as int8 codes with one scale each; like `bitlinear.quantize_activations`.
+    """Quantize tokens to int8 codes with one scale each; like `bitlinear.quantize_activations`.
 
     :param threads: how many threads may work on it
     """
@@ -71,7 +71,7 @@ def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activat
 
 
 def quantize(x: NDArray[np.float32], rule: ActivationQuantizer, *, threads: int = 1) -> Quantized:
-    """Tokens as codes by any rule with groups; like `bitlinear.quantize`, and compiled where the definition quantizes."""
+    """Quantize tokens by any rule with groups; like `bitlinear.quantize`, and compiled where the definition quantizes."""
     if bitlinear.quantizes_as_defined(rule):
         return Quantized(*quantize_activations(x, threads=threads))
     return bitlinear.quantize(x, rule)
@@ -199,7 +199,7 @@ def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8]
 def _whole(
     payload: Any, rows: int, columns: int, codes: NDArray[np.int8]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
-    """Payload and activation codes in the form for the kernels: checked, contiguous, with whole blocks in a row."""
+    """Return payload and activation codes in the form for the kernels: checked, contiguous, with whole blocks in a row."""
     check_product(codes, rows, columns)
     raw = _sized(payload, rows, columns)
     if columns % _BLOCK == 0:

@@ -83,28 +83,28 @@ class Operations:
         return x if run.rows is None else x[run.rows]
 
     def norm_weight(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Each element times the gain of its column."""
+        """Multiply each element by the gain of its column."""
         return x * run.weights.vector(node.weight)
 
     def bias(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Each element plus the bias of its column."""
+        """Add the bias of its column to each element."""
         return x + run.weights.vector(node.weight)
 
     def scale(self, run: Run, node: Node, x: Floats) -> Floats:
-        """All elements times one number from the file."""
+        """Multiply all elements by one number from the file."""
         factor: np.float32 = run.weights.vector(node.weight)[0]
         return x * factor
 
     def multiply_by(self, run: Run, node: Node, x: Floats) -> Floats:
-        """All elements times a number, rounded to float32."""
+        """Multiply all elements by a number, rounded to float32."""
         return x * np.float32(node.settings["factor"])
 
     def add(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
-        """a + b."""
+        """Return a + b."""
         return a + b
 
     def multiply(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
-        """a * b."""
+        """Return a * b."""
         return a * b
 
     def rotate(self, run: Run, node: Node, x: Floats) -> Floats:
@@ -127,11 +127,11 @@ class Operations:
         return np.ascontiguousarray(heads[..., node.settings["start"] : node.settings["stop"]])
 
     def merge(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Heads side by side: [T, heads * d]."""
+        """Put heads side by side: [T, heads * d]."""
         return x.reshape(len(x), -1)
 
     def regroup(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Value heads from their tiled order to the order in which heads with one key head are neighbors (clause 3.8)."""
+        """Bring value heads from their tiled order to that in which heads with one key head are neighbors (clause 3.8)."""
         tiled = x.reshape(len(x), -1, node.settings["groups"], node.settings["width"])
         return np.ascontiguousarray(tiled.transpose(0, 2, 1, 3)).reshape(x.shape)
 
@@ -167,7 +167,7 @@ class Operations:
         return own / reductions.sums(own).astype(np.float32)[..., None]
 
     def expert_linear(self, run: Run, node: Node, x: Floats, chosen: NDArray[np.int64]) -> Floats:
-        """Each token with the matrices of its experts: [T, used, N], of x [T, K], or of x [T, used, K] for each."""
+        """Multiply each token by the matrices of its experts: [T, used, N], of x [T, K], or of x [T, used, K] for each."""
         matrices, kind = run.weights.experts(node.weight), run.weights.tensor_type(node.weight)
         out = np.zeros((*chosen.shape, run.weights.tensor(node.weight).shape[1]), dtype=np.float32)
         for expert in np.unique(chosen):
@@ -211,7 +211,7 @@ class Operations:
     # Attention
 
     def rope(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Heads rotated by the positions of their tokens: [T, heads, d]."""
+        """Rotate heads by the positions of their tokens: [T, heads, d]."""
         settings = node.settings
         factors = run.weights.vector(node.weight) if node.weights else None
         how = (self.profile.angles, float(settings["base"]), settings["dims"], float(settings["scale"]))
@@ -225,7 +225,7 @@ class Operations:
         )
 
     def store_kv(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
-        """Keys or values, after those of earlier tokens: [S, heads, d] for each sequence, in the cache's type."""
+        """Append keys or values to those of earlier tokens: [S, heads, d] for each sequence, in the cache's type."""
         rows = x.reshape(len(x), node.settings["heads"], -1)
         part, layer = node.settings["part"], node.layer or 0
         return [each.cache.write(part, layer, rows[each.start : each.stop]) for each in run.sequences]
@@ -266,7 +266,7 @@ class Operations:
     # Gated delta nets
 
     def convolve(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Each column of each token and of the tokens before it, times its weights: [T, C]."""
+        """Multiply each column of each token, and of the tokens before it, by its weights, and add them up: [T, C]."""
         (channels, kernel), layer = run.weights.tensor(node.weight).shape, node.layer or 0
         weights = run.weights.vector(node.weight).reshape(channels, kernel)
         parts = []
@@ -278,7 +278,7 @@ class Operations:
         return np.concatenate(parts)
 
     def decay(self, run: Run, node: Node, x: Floats) -> Floats:
-        """Each column times how fast its state fades."""
+        """Multiply each column by how fast its state fades."""
         return x * run.weights.vector(node.weight)
 
     def unit(self, run: Run, node: Node, x: Floats) -> Floats:
@@ -286,7 +286,7 @@ class Operations:
         return delta_net.unit(x, node.settings["eps"])
 
     def delta_rule(self, run: Run, node: Node, q: Floats, k: Floats, v: Floats, gate: Floats, beta: Floats) -> Floats:
-        """What the states give for each token, after they fade by e^gate and learn its value: [T, heads, d]."""
+        """Return the value of the states for each token, after they fade by e^gate and learn its value: [T, heads, d]."""
         layer, parts = node.layer or 0, []
         fading = transcendental.exp(gate.astype(np.float64)).astype(np.float32)
         for each in run.sequences:
@@ -336,8 +336,8 @@ class Operations:
     # Embedding models
 
     def pool(self, run: Run, node: Node, x: Floats) -> list[Floats]:
-        """One vector of length 1 for each sequence: from its last or first token, or the mean of all tokens, float32
-        [D]."""
+        """Return a vector of length 1 for each sequence: from its last or first token, or the mean of all tokens,
+        float32 [D]."""
         return [self._pooled(x[each.start : each.stop], node.settings["kind"]) for each in run.sequences]
 
     def _pooled(self, x: Floats, kind: str) -> Floats:

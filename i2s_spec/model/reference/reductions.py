@@ -50,7 +50,7 @@ LEAST_WORK: Final = 1 << 20
 
 @cache
 def kernel_sets() -> tuple[KernelSet, ...]:
-    """Every set of these kernels that was compiled, the slowest first."""
+    """Return every set of these kernels that was compiled, the slowest first."""
     return table(_reduce.kernel_sets())
 
 
@@ -83,7 +83,7 @@ def products(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
 
 
 def lanes(x: Floats, w: NDArray[Any], threads: int = 1, vector: int = 8) -> Floats:
-    """Like `products`, but in float32 throughout, over 4 vectors of fused multiply-adds: the twin of `ggml_math.sums`.
+    """Compute `products` in float32 throughout, over 4 vectors of fused multiply-adds: the twin of `ggml_math.sums`.
 
     :param vector: lanes of a vector, 8 or 16
     """
@@ -103,7 +103,7 @@ def lanes(x: Floats, w: NDArray[Any], threads: int = 1, vector: int = 8) -> Floa
 
 
 def one_vector(x: Floats, w: NDArray[Any], threads: int = 1, vector: int = 8) -> Floats:
-    """Like `lanes`, but over the lanes of one vector: element k goes to lane k % 8, or k % 16.
+    """Compute `lanes` over the lanes of one vector: element k goes to lane k % 8, or k % 16.
 
     At the end halves of the vector are added until one number is left. Every 8 elements are expanded to 32 with 24
     zeros, so that the other lanes stay 0; because `lanes` adds neighbors of the last four of 8 lanes, those elements are
@@ -202,13 +202,13 @@ def sums_reference(terms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def products_reference(x: NDArray[np.float32], w: NDArray[Any]) -> NDArray[np.float32]:
-    """Like `products`."""
+    """Compute `products`, by its definition."""
     with np.errstate(all="ignore"):
         terms = x[:, None, :].astype(np.float64) * as_float32(w)[None].astype(np.float64)
         return sums_reference(terms).astype(np.float32)
 
 
 def squares_reference(x: NDArray[np.float32], *, rounded: bool = False) -> NDArray[np.float64]:
-    """Like `squares`."""
+    """Compute `squares`, by its definition."""
     with np.errstate(all="ignore"):
         return sums_reference((x * x).astype(np.float64) if rounded else x.astype(np.float64) ** 2)

@@ -49,7 +49,7 @@ TABLE_BYTES: Final = 64
 
 @cache
 def lookup_sets() -> tuple[KernelSet, ...]:
-    """Every compiled set of lookup kernels, the slowest first."""
+    """Return every compiled set of lookup kernels, the slowest first."""
     return table(_matmul.lookup_sets())
 
 
@@ -118,7 +118,7 @@ class LookupMatrix:
         return np.ascontiguousarray(sums[:, : self.rows])
 
     def run(self, row: int, tables: NDArray[np.uint8], out: NDArray[np.int32], repeats: int = 1) -> None:
-        """A product with existing tables, with one set of kernels; for measurements."""
+        """Multiply with existing tables and one set of kernels; for measurements."""
         _matmul.lookup_product(row, self._arranged, tables, out, repeats)
 
     @property

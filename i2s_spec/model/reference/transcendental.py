@@ -60,7 +60,7 @@ LARGEST_ANGLE: Final = float(1 << 20)
 
 
 def _polynomial(coefficients: list[float], x: Doubles) -> Doubles:
-    """Horner's rule, highest power first, two roundings a step."""
+    """Evaluate a polynomial by Horner's rule, highest power first, two roundings a step."""
     total = np.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total *= x
@@ -88,7 +88,7 @@ def exp(x: Doubles) -> Doubles:
 
 
 def cos_sin(angle: Doubles) -> tuple[Doubles, Doubles]:
-    """Cosine and sine: polynomials of degree 18 and 17 in the angle less a multiple of pi/2.
+    """Return cosine and sine: polynomials of degree 18 and 17 in the angle less a multiple of pi/2.
 
     :param angle: float64, radians
     :raises SettingError: for angles beyond `LARGEST_ANGLE`
@@ -109,7 +109,7 @@ def cos_sin(angle: Doubles) -> tuple[Doubles, Doubles]:
 
 @lru_cache(maxsize=64)  # every layer of a model needs the same values, and each takes many multiplications of 50 digits
 def power(base: float, exponents: tuple[tuple[int, int], ...]) -> Doubles:
-    """base ** (numerator / denominator) of each exponent, computed with 50 digits and correctly rounded to float64.
+    """Raise a base to each exponent, numerator / denominator, with 50 digits, and round correctly to float64.
 
     :returns: a read-only array, because it is shared
     """

@@ -226,7 +226,7 @@ def context_of(
     answer: bool,
     tools: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
-    """What a template gets, as transformers gives it.
+    """Return the variables that transformers gives to a template.
 
     :param special: the texts of special tokens by name, such as `bos_token`
     """

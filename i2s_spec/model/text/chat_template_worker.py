@@ -72,7 +72,7 @@ def _jinja(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _environment() -> Any:
-    """Jinja's sandbox with the functions that transformers gives to templates."""
+    """Return Jinja's sandbox with the functions that transformers gives to templates."""
     from datetime import datetime
 
     from jinja2.exceptions import TemplateError
@@ -202,7 +202,7 @@ def _llama_cpp(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _from_log(printed: str) -> dict[str, str] | None:
-    """Why the server did not start; its error message does not say it."""
+    """Return why the server did not start; its error message does not tell."""
     for kind, before in (("refused", "chat template parsing error: "), ("unusable", "error loading model: ")):
         _, found, reason = printed.partition(before)
         if found:
@@ -211,7 +211,7 @@ def _from_log(printed: str) -> dict[str, str] | None:
 
 
 def _post(address: str, secret: str, path: str, body: object) -> tuple[int, dict[str, Any]]:
-    """Ask the server: the status and the answer; an answer that is none is an error of status 0."""
+    """Ask the server; return the status and the answer. An answer that is none is an error of status 0."""
     from http.client import HTTPConnection, HTTPException
 
     connection = HTTPConnection(address.rpartition("/")[2], timeout=60)

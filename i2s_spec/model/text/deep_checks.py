@@ -110,7 +110,7 @@ def deep_checks(
 
 
 def _finite(file: File, dialect: str, threads: int | None) -> tuple[bool | None, str, str]:
-    """Whether the values of a few tokens are finite, the first that is not, and why the model cannot be run."""
+    """Return whether the values of a few tokens are finite, the first that is not, and why the model cannot be run."""
     try:
         model = load_model(file, "fast", threads, dialect=dialect, force=True)
         tokens = np.arange(TOKENS) * max(1, model.vocab_size // TOKENS) % model.vocab_size

@@ -57,7 +57,7 @@ class PossibleMistake(NamedTuple):
 
 
 def hypotheses(model: Model) -> Iterator[PossibleMistake]:
-    """All hypotheses for a model; the unchanged file is the first."""
+    """Yield all hypotheses for a model; the unchanged file is the first."""
     yield PossibleMistake("as it is", "nothing is wrong", lambda model: model)
     ternary = ternary_roles(model)
     yield from _codes(model, ternary)
@@ -83,7 +83,7 @@ def _weights(matrix: ChangeMatrix | None = None, vector: ChangeVector | None = N
 
 
 def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
-    """Other meanings of codes, for all tensors and for those of one role."""
+    """Yield other meanings of codes, for all tensors and for those of one role."""
     if not ternary:
         return
     own = model.weights.dialect.code_map
@@ -112,7 +112,7 @@ def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
 
 
 def _orders(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
-    """Elements, rows and heads in another order."""
+    """Yield other orders of elements, rows and heads."""
     h = model.hyperparameters
     shapes = {each: shape for each in ROLES if each in ternary and (shape := _shape(model, each))}
     square: list[str] = [each for each, shape in shapes.items() if len(set(shape)) == 1]
@@ -140,7 +140,7 @@ def _orders(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
 def _by_heads(
     order: NDArray[np.intp], h: Hyperparameters
 ) -> dict[str, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]]:
-    """Query heads in another order: the rows of attn_q, and the columns of attn_output."""
+    """Return query heads in another order: the rows of attn_q, and the columns of attn_output."""
 
     def rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return codes.reshape(h.heads, -1, codes.shape[1])[order].reshape(codes.shape)
@@ -163,7 +163,7 @@ def _present(model: Model, role: str) -> list[str]:
 
 
 def _exchanges(model: Model) -> Iterator[PossibleMistake]:
-    """Tensors with exchanged names."""
+    """Yield exchanges of tensors' names."""
     layers = range(model.graph.layers)
     for one, other in (("ffn_gate", "ffn_up"), ("attn_k", "attn_v"), ("attn_q", "attn_output")):
         if _shape(model, one) and _shape(model, one) == _shape(model, other):
@@ -195,7 +195,7 @@ def _both(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _graphs(model: Model) -> Iterator[PossibleMistake]:
-    """Another graph for the same weights: wrong metadata or a wrong architecture."""
+    """Yield other graphs for the same weights: wrong metadata or a wrong architecture."""
     for each in STEPS:
         if each != model.settings.activation:
             yield PossibleMistake(f"activation {each}", f"the activation is {each}, not {model.settings.activation}",
@@ -234,7 +234,7 @@ def _regraphed(model: Model, sizes: Hyperparameters, settings: GraphSettings) ->
 
 
 def _scales(ternary: bool) -> Iterator[PossibleMistake]:
-    """Other scales, if matrices have one, and other gains."""
+    """Yield other scales, if matrices have one, and other gains."""
     scales: dict[str, tuple[str, Callable[[np.float32], Any]]] = {
         "scale reciprocal": ("each scale is stored as its reciprocal", lambda scale: 1 / scale if scale else scale),
         "scale 1": ("the gains contain the scales already, so each scale should be 1", lambda scale: 1),
@@ -286,7 +286,7 @@ class ChangedWeights(ModelWeights):
         return self._once(name, lambda _: change(name, self._base))
 
     def vector(self, name: str) -> NDArray[np.float32]:
-        """Gains, changed."""
+        """Return gains, changed."""
         change = self._change_vector
         if change is None:
             return self._base.vector(name)
@@ -304,7 +304,7 @@ def role(name: str) -> str:
 
 
 def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> ChangeMatrix:
-    """Other trits for -1, 0 and +1.
+    """Read other trits for -1, 0 and +1.
 
     :param trits: the new values, in this order
     :param roles: the roles of the tensors to change; None for all
@@ -323,7 +323,7 @@ def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> Chang
 
 
 def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]]) -> ChangeMatrix:
-    """Return the codes of some matrices in another order.
+    """Put the codes of some matrices in another order.
 
     :param arrange: by role, a function that takes and returns codes, uint8 [rows, columns]
     """
@@ -354,7 +354,7 @@ def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
-    """Tensors with exchanged names; a scale stays with its payload."""
+    """Exchange the names of tensors; a scale stays with its payload."""
 
     def change(name: str, base: ModelWeights) -> Any:
         return base.matrix(names.get(name, name))
@@ -363,7 +363,7 @@ def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
 
 
 def exchanged_vectors(names: Mapping[str, str]) -> ChangeVector:
-    """Gains with exchanged names."""
+    """Exchange the names of gains."""
 
     def change(name: str, base: ModelWeights) -> NDArray[np.float32]:
         return base.vector(names.get(name, name))
@@ -372,13 +372,13 @@ def exchanged_vectors(names: Mapping[str, str]) -> ChangeVector:
 
 
 def plus_one(name: str, base: ModelWeights) -> NDArray[np.float32]:
-    """Gains of norms with the missing 1 added."""
+    """Add the missing 1 to gains of norms."""
     gains = base.vector(name)
     return gains + np.float32(1) if "norm" in name else gains
 
 
 def rescaled(scale: Callable[[np.float32], Any]) -> ChangeMatrix:
-    """Another scale for every ternary matrix."""
+    """Give every ternary matrix another scale."""
 
     def change(name: str, base: ModelWeights) -> Any:
         matrix = base.matrix(name)

@@ -1,6 +1,6 @@
 """A test of a file by a text: the loss of its model under hypotheses about what may be wrong with it (clause 7.8).
 
-`likelihood` runs `race` on a text and decides which hypothesis about the file is right; `verdict`, `as_dict` and
+`likelihood` runs `sequential_test` on a text and decides which hypothesis about the file is right; `verdict`, `as_dict` and
 `lines` say it.
 
     >>> from i2s_spec.convert.trained import open_trained
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.text.hypotheses import PossibleMistake
 
-#: Characters of a text that are tokenized: enough for the tokens of a race.
+#: Characters of a text that are tokenized: enough for the tokens of a test.
 CHARACTERS: Final = 1 << 16
 
 
@@ -149,7 +149,7 @@ def _measured(file: File, text: str, dialect: Dialect, threads: int | None, prog
     if scored < FIRST:
         return Likelihood(why_not=f"the text has {counted(scored, 'token')} to predict; at least {FIRST} are needed")
     runners = [Runner(each) for each in hypotheses(model)]
-    race(runners, model, pieces, progress)
+    sequential_test(runners, model, pieces, progress)
     packed = any(model.weights.tensor_type(name) == "I2_S" for name in file.tensors)
     found = _outcome(runners, chance(pieces, model.vocab_size, MOST), str(dialect) if packed else "")
     return found._replace(not_tried=_not_tried(model))
@@ -191,7 +191,7 @@ def _outcome(runners: Sequence[Runner], luck: NDArray[np.float64], dialect: str)
     return Likelihood(tuple(standings), float(part.mean()), predicts, dialect, best.losses.size)
 
 
-# --- race ------------------------------------------------------------------------------------------------------------
+# --- sequential test -------------------------------------------------------------------------------------------------
 # All hypotheses read the same tokens. They are run in rounds, each with more tokens than before; the tokens that a
 # hypothesis has read stay in its cache, so no token is computed twice. The one with the least loss leads. A hypothesis
 # is dropped when
@@ -205,7 +205,7 @@ def _outcome(runners: Sequence[Runner], luck: NDArray[np.float64], dialect: str)
 #
 # Every model must beat `chance`, which predicts each token by its frequency so far in the text. It knows nothing of
 # language, and a model that is not trained does not beat it. A hypothesis that chance beats is dropped as well, and if
-# the leader is no better than chance after `FUTILE` tokens, the race ends undecided.
+# the leader is no better than chance after `FUTILE` tokens, the test ends undecided.
 
 #: A hypothesis is dropped if it is behind by this many nats (a probability of 10^-9) and this many standard errors.
 NATS: Final = 20.723266
@@ -216,7 +216,7 @@ ROUNDS: Final = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 #: Tokens that are scored in the first round, and in all rounds.
 FIRST: Final = ROUNDS[0]
 MOST: Final = ROUNDS[-1]
-#: Tokens after which a race is given up if the leader does not beat chance.
+#: Tokens after which a test is given up if the leader does not beat chance.
 FUTILE: Final = 256
 
 #: Why a hypothesis without losses is dropped.
@@ -226,9 +226,9 @@ Progress = Callable[[int, int], object]
 
 
 class Runner:
-    """One hypothesis in the race: `losses` of the tokens that it has read, in nats, float64.
+    """One hypothesis under test: `losses` of the tokens that it has read, in nats, float64.
 
-    `lost` says why it was dropped; it is empty as long as it is in the race.
+    `lost` says why it was dropped; it is empty as long as it is not.
     """
 
     def __init__(self, hypothesis: PossibleMistake) -> None:
@@ -262,7 +262,7 @@ class Runner:
             self.drop("it gives a token the probability 0")
 
     def drop(self, why: str) -> None:
-        """Mark it as lost, and free its caches."""
+        """Drop it for a reason, and free its caches."""
         self.lost = why
         self._caches.clear()
 
@@ -287,7 +287,7 @@ def beats(leader: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
 
 
 def behind(leader: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
-    """By how many nats losses exceed others, and by how many standard errors of their mean difference."""
+    """Return by how many nats losses exceed others, and by how many standard errors of their mean difference."""
     n = min(leader.size, other.size)
     differences = other[:n] - leader[:n]
     if n < 2:
@@ -309,10 +309,10 @@ def chance(pieces: Sequence[Sequence[int]], vocab: int, count: int) -> NDArray[n
     return np.array(losses[:count])
 
 
-def race(
+def sequential_test(
     runners: Sequence[Runner], model: Model, pieces: Sequence[Sequence[int]], progress: Progress | None = None
 ) -> None:
-    """Run all hypotheses until one is left or the text ends; each records why it was dropped.
+    """Test all hypotheses until one is left or the text ends; each records why it was dropped.
 
     :param pieces: the text, in sequences that fit into the model's context
     :param progress: called with (tokens computed, tokens in all if nothing more is dropped)
@@ -346,8 +346,8 @@ def _drop(running: Sequence[Runner], luck: NDArray[np.float64]) -> Runner | None
     return leader if leader is not None and not leader.lost else None
 
 
-# --- answer ----------------------------------------------------------------------------------------------------------
-# The outcome of a race in words, and as plain data as `identify.schema.json` describes it.
+# --- report ----------------------------------------------------------------------------------------------------------
+# The outcome of a test in words, and as plain data as `identify.schema.json` describes it.
 
 #: How many hypotheses are listed by default.
 SHOWN: Final = 8

@@ -315,7 +315,7 @@ def template_checks(file: File, engines: Collection[str] = ("jinja", "llama.cpp"
 
 
 def _refused(template: str) -> str:
-    """Why a template is given to no engine; empty if it is."""
+    """Return why a template is given to no engine; empty if it is."""
     data = template.encode("utf-8", "surrogateescape")
     if len(data) > LOOKED_AT:
         return f"the template has {counted(len(data), 'byte')}, and the rules examine {LOOKED_AT:,}"
@@ -499,7 +499,8 @@ def write_stand_in(file: File, target: Path) -> None:
 def _pair(
     name: str, forms: Sequence[tuple[Rendering, str]], llama_cpp: Rendering | None, words: _Words
 ) -> ConversationRenderings:
-    """Both renderings: of the forms of a conversation the one that is as llama.cpp's, or else the first that is rendered."""
+    """Return both renderings: of the forms of a conversation the one like llama.cpp's, or else the first that is
+    rendered."""
     usual = [each for each, cause in forms if not cause]
     usable = [each for each in usual if each.text is not None] or usual
     if not usable or llama_cpp is None:
@@ -538,13 +539,13 @@ def _difference(jinja: Rendering, other: Rendering, words: _Words) -> RenderingD
 
 
 def _first_difference(one: Sequence[object], other: Sequence[object]) -> int:
-    """Where two sequences begin to differ."""
+    """Return the index at which two sequences begin to differ."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _first_tokens(pairs: Sequence[ConversationRenderings], words: _Words) -> dict[str, int]:
-    """How many first tokens (BOS) a conversation gets, by program; of the first conversation that Jinja renders."""
+    """Count the first tokens (BOS) of a conversation, by program; of the first conversation that Jinja renders."""
     pair = next((each for each in pairs if each.jinja is not None and each.jinja.text is not None), None)
     bos = words.special.get("bos_token")
     if bos is None or pair is None or pair.jinja is None or pair.jinja.text is None:

@@ -1,8 +1,8 @@
 """Encode text with a byte-level vocabulary: split by regular expressions, bytes as letters, merges by rank.
 
-The library `tokenizers` does the work if it is installed (extra `[tokenizer]`), else `Splitting`. `ByteLevel` builds
-either from the vocabulary of the file, and refuses input on which the library would abort or give wrong results
-silently. `PRE_TOKENIZERS` declares how text is split, and `choose` follows a runtime where the file does not say it:
+`ByteLevel` encodes, in Python alone; on real text it is as fast as the library `tokenizers`, whose ids it has to give
+(tests). Letters, numbers and punctuation are those of Python's Unicode version. `PRE_TOKENIZERS` declares how text is
+split, and `choose` follows a runtime where the file does not say it:
 
     >>> choose(None, "bitnet-b1.58", "bitnet.cpp").pre.name, choose(None, "bitnet-b1.58", "hf").pre.name
     ('default', 'llama-bpe')
@@ -12,24 +12,23 @@ silently. `PRE_TOKENIZERS` declares how text is split, and `choose` follows a ru
 
 from __future__ import annotations
 
-import heapq
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import cache
-from itertools import chain, pairwise
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple
 
 from i2s_spec.convert.made_up_vocabulary import alphabet
-from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.errors import SettingError, quote
+from i2s_spec.model.tokenizer.pieces import joined
 from i2s_spec.model.tokenizer.vocabulary import CONTROL, USER_DEFINED, Vocabulary
 from i2s_spec.schema.architectures import declared_architecture
 
 _MARKS: Final = (CONTROL, USER_DEFINED)
 
-#: Longest run of white space, in characters: the expressions backtrack over it, and the library gives up at three times
-#: as much.
-MOST_WHITE_SPACE: Final = 1_000_000
+#: Most parts whose ids are cached.
+_RETAINED: Final = 1 << 14
 
 
 def _letters() -> dict[int, str]:
@@ -65,70 +64,43 @@ class ByteLevel:
         merges, words = vocabulary.merges, dict(vocabulary.ids)
         # Control tokens are not words, whatever their text, unless merges use them.
         marks = {token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MARKS}
-        marks -= marks.intersection(chain(chain.from_iterable(merges), map("".join, merges), alphabet()))
-        if not _is_text("".join(words)):  # tokens that are not UTF-8 never occur in text
-            marks.update(token for token in words if not _is_text(token))
-            merges = [pair for pair in merges if _is_text(pair[0] + pair[1])]
-        for token in marks:
+        for token in marks.difference(chain(chain.from_iterable(merges), map("".join, merges), alphabet())):
             del words[token]
         self._missing = frozenset(byte for byte, letter in LETTER_OF.items() if letter not in words)
-        self._ids = (
-            _library(words, merges, pre) or Splitting(words, merges, pre.splits, LETTER_OF, pre.ignore_merges).encode
-        )
+        self._words, self._whole_words = words, pre.ignore_merges
+        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
+        self._splits = [expression(each) for each in pre.splits]
+        self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a piece of text.
 
-        :raises SettingError: for text with a byte that has no token in the vocabulary, or with too long a run of white
-        space
+        :raises SettingError: for text with a byte that has no token in the vocabulary
         """
         if self._missing and (missing := self._missing.intersection(text.encode())):
             raise SettingError(f"the vocabulary has no token for the byte 0x{min(missing):02x}, which is in the text")
-        if len(text) > MOST_WHITE_SPACE:
-            longest = max((match.end() - match.start() for match in re.finditer(r"\s+", text)), default=0)
-            if longest > MOST_WHITE_SPACE:
-                raise SettingError(
-                    f"the text has {counted(longest, 'character')} of white space in a row; "
-                    f"the limit is {MOST_WHITE_SPACE:,}"
-                )
-        return self._ids(text)
+        parts = [text] if text else []
+        for split in self._splits:
+            parts = [inner for part in parts for inner in _cut(split, part)]
+        ids: list[int] = []
+        for part in parts:
+            known = self._known.get(part)
+            if known is None:
+                known = self._merged("".join([LETTER_OF[byte] for byte in part.encode()]))
+                if len(self._known) < _RETAINED:
+                    self._known[part] = known
+            ids += known
+        return ids
 
-
-def _library(
-    words: dict[str, int], merges: Sequence[tuple[str, str]], pre: PreTokenizer
-) -> Callable[[str], list[int]] | None:
-    """Return the library's tokenizer, if it is installed."""
-    try:
-        from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-    except ImportError:
-        return None
-    model: Any = models.BPE(words, list(merges), ignore_merges=pre.ignore_merges)
-    tokenizer: Any = Tokenizer(model)
-    splits = [pre_tokenizers.Split(Regex(each), "isolated") for each in pre.splits]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-
-    def ids(text: str) -> list[int]:
-        found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        return found
-
-    return ids
-
-
-def _is_text(token: str) -> bool:
-    """Whether a token is UTF-8 (invalid bytes were read as surrogates)."""
-    try:
-        token.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    def _merged(self, letters: str) -> list[int]:
+        """Return the ids of one part."""
+        if self._whole_words and letters in self._words:
+            return [self._words[letters]]
+        ranks = self._ranks
+        return [self._words[part] for part in joined(letters, lambda left, right: ranks.get((left, right)))]
 
 
 # --- splitting -------------------------------------------------------------------------------------------------------
-# In pure Python, text is split by the expressions of a pre-tokenizer, and the letters of each part are merged by rank,
-# the lowest first, of equal ones the leftmost. It gives the same ids as the library, but is slower for new parts;
-# letters, numbers and punctuation are those of Python's Unicode version.
 
 #: Characters of Unicode's property White_Space; Python's own class has four more separators.
 _WHITE: Final = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -136,14 +108,17 @@ _WHITE: Final = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u300
 #: The parts of an expression that Python writes differently.
 _CLASS: Final = re.compile(r"\\p\{([LMNP])\}|\\([sS])|\\.|[\[\]]", re.DOTALL)
 
-#: Most parts whose ids are cached.
-_RETAINED: Final = 1 << 14
+
+#: Planes of Unicode without letters, marks, numbers and punctuation: to ask about each code point takes 0.1 s.
+_EMPTY: Final = range(0x40000, 0xE0000)
 
 
 @cache
 def _categories() -> str:
-    """Return the first letter of the general category of every code point."""
-    return "".join(map(unicodedata.category, map(chr, range(0x110000))))[::2]
+    """Return the first letter of the general category of every code point up to the last that has text."""
+    planes = range(_EMPTY.start), range(_EMPTY.stop, _EMPTY.stop + 0x10000)
+    first, last = ("".join(map(unicodedata.category, map(chr, plane)))[::2] for plane in planes)
+    return first + "C" * len(_EMPTY) + last
 
 
 @cache
@@ -173,66 +148,6 @@ def expression(source: str) -> re.Pattern[str]:
         return members if inside else f"[{'^' if match[2] == 'S' else ''}{members}]"
 
     return re.compile(_CLASS.sub(python, source))
-
-
-class Splitting:
-    """Encodes pieces of text by the words of a vocabulary, its merges, and the expressions of a pre-tokenizer."""
-
-    def __init__(
-        self,
-        words: Mapping[str, int],
-        merges: Iterable[tuple[str, str]],
-        splits: Sequence[str],
-        letters: Mapping[int, str],
-        ignore_merges: bool,
-    ) -> None:
-        self._words, self._letters, self._ignore_merges = words, letters, ignore_merges
-        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        self._splits = [expression(each) for each in splits]
-        self._known: dict[str, list[int]] = {}
-
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of a piece of text."""
-        parts = [text] if text else []
-        for split in self._splits:
-            parts = [inner for part in parts for inner in _cut(split, part)]
-        ids: list[int] = []
-        for part in parts:
-            known = self._known.get(part)
-            if known is None:
-                known = self._merged("".join([self._letters[byte] for byte in part.encode()]))
-                if len(self._known) < _RETAINED:
-                    self._known[part] = known
-            ids += known
-        return ids
-
-    def _merged(self, letters: str) -> list[int]:
-        """Return the ids of one part, by merging the pair of neighbors with the lowest rank until there is none."""
-        if self._ignore_merges and letters in self._words:
-            return [self._words[letters]]
-        ranks, parts = self._ranks, list(letters)
-        after, before = [*range(1, len(parts)), -1], list(range(-1, len(parts) - 1))
-        pairs = [(rank, at, pair) for at, pair in enumerate(pairwise(parts))
-                 if (rank := ranks.get(pair)) is not None]  # fmt: skip
-        heapq.heapify(pairs)
-        while pairs:
-            _, left, pair = heapq.heappop(pairs)
-            right = after[left]
-            if right < 0 or (parts[left], parts[right]) != pair:
-                continue  # one of them has been merged with another one meanwhile
-            parts[left] += parts[right]
-            parts[right] = ""
-            after[left] = after[right]
-            if after[left] >= 0:
-                before[after[left]] = left
-            for first, second in ((before[left], left), (left, after[left])):
-                if (
-                    first >= 0
-                    and second >= 0
-                    and (rank := ranks.get(pair := (parts[first], parts[second]))) is not None
-                ):
-                    heapq.heappush(pairs, (rank, first, pair))
-        return [self._words[part] for part in parts if part]
 
 
 def _cut(split: re.Pattern[str], text: str) -> Iterable[str]:

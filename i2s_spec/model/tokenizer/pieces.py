@@ -8,6 +8,7 @@ do this for `tokenizer.ggml.model` = llama, whether the vocabulary was trained a
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -30,7 +31,7 @@ class Pieces:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._ids = vocabulary.ids
-        self._scores = vocabulary.scores
+        self._ranks = {piece: -score for piece, score in zip(vocabulary.tokens, vocabulary.scores, strict=True)}
         self._unknown = vocabulary.special("unknown")
         self._bytes = [self._ids.get(f"<0x{byte:02X}>") for byte in range(256)]
         # Two characters that are neighbors in no piece are never joined, so text can be split into words there.
@@ -63,34 +64,9 @@ class Pieces:
         return [text[a:b] for a, b in zip((0, *cuts), (*cuts, len(text)), strict=True) if b > a]
 
     def _joined(self, word: str) -> list[int]:
-        """Return the pieces of a word, by repeatedly joining the best pair of neighbors."""
-        ids, scores = self._ids, self._scores
-        parts: list[str] = list(word)
-        after = [*range(1, len(parts)), -1]
-        before = list(range(-1, len(parts) - 1))
-        pairs: list[tuple[float, int, int, int]] = []
-
-        def consider(left: int, right: int) -> None:
-            if left >= 0 and right >= 0:
-                found = ids.get(parts[left] + parts[right])
-                if found is not None:
-                    size = len(parts[left]) + len(parts[right])
-                    heapq.heappush(pairs, (-scores[found], left, right, size))
-
-        for left in range(len(parts) - 1):
-            consider(left, left + 1)
-        while pairs:
-            _, left, right, size = heapq.heappop(pairs)
-            if not parts[left] or not parts[right] or len(parts[left]) + len(parts[right]) != size:
-                continue  # one of them has been joined with another one meanwhile
-            parts[left] += parts[right]
-            parts[right] = ""
-            after[left] = after[right]
-            if after[right] >= 0:
-                before[after[right]] = left
-            consider(before[left], left)
-            consider(left, after[left])
-        return [i for part in parts if part for i in self._ids_of(part)]
+        """Return the ids of the pieces of a word."""
+        ranks = self._ranks
+        return [i for part in joined(word, lambda left, right: ranks.get(left + right)) for i in self._ids_of(part)]
 
     def _ids_of(self, part: str) -> list[int]:
         found = self._ids.get(part)
@@ -105,3 +81,31 @@ class Pieces:
                 raise SettingError(f"the vocabulary has no token for the byte 0x{byte:02x}, which is in the text")
             ids.append(i)
         return ids
+
+
+def joined(letters: Iterable[str], rank: Callable[[str, str], float | None]) -> list[str]:
+    """Return the parts that are left when neighbors have been joined as long as a pair of them has a rank.
+
+    :param rank: gives the rank of a pair, None if it is not joined; the lowest comes first, of equal ones the leftmost
+    """
+    parts = list(letters)
+    after, before = [*range(1, len(parts)), -1], list(range(-1, len(parts) - 1))
+    pairs = [
+        (found, at, at + 1, len(left) + len(right))
+        for at, (left, right) in enumerate(pairwise(parts))
+        if (found := rank(left, right)) is not None
+    ]
+    heapq.heapify(pairs)
+    while pairs:
+        _, left, right, size = heapq.heappop(pairs)
+        if not parts[left] or not parts[right] or len(parts[left]) + len(parts[right]) != size:
+            continue  # one of them has been joined with another one meanwhile
+        parts[left] += parts[right]
+        parts[right] = ""
+        after[left] = after[right]
+        if after[left] >= 0:
+            before[after[left]] = left
+        for one, other in ((before[left], left), (left, after[left])):
+            if one >= 0 and other >= 0 and (found := rank(parts[one], parts[other])) is not None:
+                heapq.heappush(pairs, (found, one, other, len(parts[one]) + len(parts[other])))
+    return [part for part in parts if part]

@@ -177,7 +177,7 @@ class Tokenizer:
         return self._special.split(text, True)
 
     def _runs(self, pieces: Iterable[tuple[str, bool] | int]) -> Iterator[Part]:
-        """Pieces as longer texts, with the special tokens between them."""
+        """Yield pieces as longer texts, with the special tokens between them."""
         text = ""
         for piece in pieces:
             parts: list[Part] = [piece if isinstance(piece, int) else piece[0]]
@@ -221,7 +221,7 @@ class Tokenizer:
         return TextStream(lambda token: self.token_bytes(token, special), start and self.add_space_prefix)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the ids of a fixed text, little-endian u32 each: equal for tokenizers that split alike."""
+        """Return the SHA-256 of the ids of a fixed text, little-endian u32 each: equal for tokenizers that split alike."""
         ids = self.encode(CHECK_TEXT, add_special=False)
         return hashlib.sha256(b"".join(i.to_bytes(4, "little") for i in ids)).hexdigest()
 
@@ -338,7 +338,7 @@ class SpecialTokens:
         return parts
 
     def _matches(self, text: str, control: bool) -> Iterator[tuple[int, int, int]]:
-        """Every occurrence of every token: minus its length, its id, its position."""
+        """Yield every occurrence of every token: minus its length, its id, its position."""
         wanted = self._ids if control else self._always
         if not wanted:
             return

@@ -136,7 +136,7 @@ class Vocabulary:
 
     @cached_property
     def given_types(self) -> list[int]:
-        """The type of each token as the file says it; all are normal if it has no types.
+        """The type of each token, as the file has it; all are normal if it has no types.
 
         :raises FormatError: for a list of another length or type
         """
@@ -216,7 +216,7 @@ class Vocabulary:
         return found if found is not None and found < len(self) else default if (default or 0) < len(self) else None
 
     def flag(self, name: str, default: bool) -> bool:
-        """A boolean of the file, such as `add_bos_token`."""
+        """Return a boolean of the file, such as `add_bos_token`."""
         return bool(self._value(f"tokenizer.ggml.{name}", "bool", default))
 
     @cached_property

@@ -235,7 +235,6 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     ),
     "T907": _run(
         _element("merges", 0, b"a zz"), _value("tokenizer.ggml.merges") + ".items[0]",
-        needs=("tokenizers", "tokenizing text with a byte-level vocabulary", "tokenizer"),
     ),
     "T908": _run(
         _element("scores", 5, math.nan), _value("tokenizer.ggml.scores", "bitnet") + ".items[5]", "bitnet",

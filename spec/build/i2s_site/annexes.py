@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from i2s_site.checkout import chapters
 from i2s_site.figures import SCALE
 from i2s_site.runtimes import table
-from i2s_spec.conformance.mistakes import FLAGS
-from i2s_spec.conformance.operations import OPERATIONS, VERDICTS
+from i2s_spec.conformance.explanations import FLAGS
+from i2s_spec.conformance.protocol_terms import OPERATIONS, VERDICTS
 from i2s_spec.conformance.vectors import suite
 from i2s_spec.conformance.vectors.all_vectors import HERE
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, BlockLayout
-from i2s_spec.schema.type_registry import OWN_KEYS, Meaning, all_file_meanings, all_tensor_meanings, telling
+from i2s_spec.schema.type_registry import OWN_KEYS, Assignment, all_file_assignments, all_tensor_assignments, telling
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 #: What annex A calls a statement: the key of its text and a number. A row of a table begins with one or more of them.
@@ -135,11 +135,11 @@ def registry_page() -> str:
     keys = ", ".join(f"`{start}*` of {program}" for program, start in OWN_KEYS.items())
     tensors = table(
         ["number", "type", "program", "since", "until", "how to tell it", "source"],
-        [[*_who(each), _tell(each), each.source] for each in all_tensor_meanings()],
+        [[*_who(each), _tell(each), each.source] for each in all_tensor_assignments()],
     )
     files = table(
         ["number", "file type", "program", "since", "until", "most matrices are", "source"],
-        [[*_who(each), _names(each.tensors), each.source] for each in all_file_meanings()],
+        [[*_who(each), _names(each.tensors), each.source] for each in all_file_assignments()],
     )
     return "\n".join([_HEAD.format(keys=keys).rstrip("\n"), "", _blocks(), _TENSORS + tensors, _FILES + files])
 
@@ -186,11 +186,11 @@ def _way(layouts: list[BlockLayout]) -> str:
     )
 
 
-def _who(each: Meaning) -> list[str]:
+def _who(each: Assignment) -> list[str]:
     return [str(each.number), each.name, each.program, each.since, each.until]
 
 
-def _tell(each: Meaning) -> str:
+def _tell(each: Assignment) -> str:
     return telling(each) if each.files else f"in memory: {telling(each)}"
 
 

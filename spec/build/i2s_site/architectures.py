@@ -222,7 +222,7 @@ def _loop(loop: Loop) -> str:
 
 
 def _need(flags: Expression, in_layers: bool) -> str:
-    """What the loader does with a tensor in a file where none is missing."""
+    """Describe what the loader does with a tensor of a complete file."""
     scope = _CompleteFile()
     found: dict[int, str] = {}
     for layer in _LAYERS if in_layers else (0,):
@@ -253,7 +253,7 @@ def _need_of(flags: int) -> str:
 
 
 def _sizes(found: LoaderArchitecture) -> list[str]:
-    """What the names in the expressions stand for."""
+    """Return the meanings of the names in the expressions."""
     texts = [row.shapes.text + row.guard.text + row.flags.text for row in found.rows]
     texts += [each.holds.text + each.guard.text for each in found.conditions]
     todo, rows, seen = list(texts), [], set[str]()
@@ -285,7 +285,7 @@ def _is_open(row: TensorRow) -> bool:
 
 
 def _open(found: LoaderArchitecture) -> list[str]:
-    """What the script did not resolve; nothing if there is nothing."""
+    """Return the parts that the script did not resolve."""
     rows = dict.fromkeys(row.name for row in found.rows if _is_open(row))
     conditions = sum("U" in each.holds.names | each.guard.names for each in found.conditions)
     if not rows and not conditions:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_site.checkout import root
-from i2s_spec.draw.chart import Dot, Measured, dot_plot, ticks
+from i2s_spec.draw.chart import Axis, Dot, Measured, dot_plot, ticks
 from i2s_spec.draw.svg import drawing, element, number, text, title
 from i2s_spec.errors import counted
 
@@ -57,19 +57,20 @@ def roofline(roof: Roof, places: Sequence[RooflinePoint], says: str, more: str, 
         raise ValueError("a roofline has kernels, and its numbers are positive and finite")
     left, right = min(place.intensity for place in places) / 2, max(place.intensity for place in places) * 2
     low = min(roof.bandwidth * left, *(place.speed for place in places)) / 2
-    x, y = _Scale(left, right, LEFT, RIGHT), _Scale(low, roof.peak * 2.5, FLOOR, TOP)
-    marks = _grid(x, y, (left, right), (low, roof.peak * 2.5))
+    x = Axis(math.log10(left), math.log10(right), LEFT, RIGHT)
+    y = Axis(math.log10(low), math.log10(roof.peak * 2.5), FLOOR, TOP)
+    marks = _grid(x, y)
     knee = min(max(roof.peak / roof.bandwidth, left), right)
     points = [(left, roof.bandwidth * left), (knee, min(roof.peak, roof.bandwidth * knee)), (right, roof.peak)]
-    path = "L".join(f"{number(x(a))} {number(y(b))}" for a, b in points)
+    path = "L".join(f"{number(x.place(a))} {number(y.place(b))}" for a, b in points)
     marks.append(
         element("path", {"class": "axis-line roof", "d": f"M{path}"}, title(f"{roof.memory}; {roof.arithmetic}"))
     )
-    marks.append(text(RIGHT - 4, y(roof.peak) - ABOVE, roof.arithmetic, "side", "end"))
+    marks.append(text(RIGHT - 4, y.place(roof.peak) - ABOVE, roof.arithmetic, "side", "end"))
     marks.append(_along(points[0], points[1], x, y, roof.memory))
     for place in places:
         dot: dict[str, str | float | None] = {
-            "class": f"measured {place.style}", "cx": x(place.intensity), "cy": y(place.speed), "r": 4.5
+            "class": f"measured {place.style}", "cx": x.place(place.intensity), "cy": y.place(place.speed), "r": 4.5
         }  # fmt: skip
         marks.append(element("g", {}, title(place.says), element("circle", dot)))
     marks.append(text(WIDTH / 2, HEIGHT - 8, f"{units[0]}, logarithmic axis", "side", "middle"))
@@ -77,9 +78,9 @@ def roofline(roof: Roof, places: Sequence[RooflinePoint], says: str, more: str, 
     return drawing(WIDTH, HEIGHT, says, more, *marks, style="i2s-figure i2s-measured i2s-roof")
 
 
-def _along(start: tuple[float, float], stop: tuple[float, float], x: _Scale, y: _Scale, words: str) -> str:
+def _along(start: tuple[float, float], stop: tuple[float, float], x: Axis, y: Axis, words: str) -> str:
     """Words over the middle of a line, along it: above the roof, where no kernel is."""
-    (left, low), (right, high) = ((x(a), y(b)) for a, b in (start, stop))
+    (left, low), (right, high) = ((x.place(a), y.place(b)) for a, b in (start, stop))
     slope = math.degrees(math.atan2(high - low, right - left))
     turned = f"translate({number((left + right) / 2)} {number((low + high) / 2)}) rotate({number(slope)})"
     label: dict[str, str | float | None] = {
@@ -88,26 +89,15 @@ def _along(start: tuple[float, float], stop: tuple[float, float], x: _Scale, y: 
     return element("text", label, escape(words))
 
 
-class _Scale:
-    """Where a value is on a logarithmic axis between two values, in pixels."""
-
-    def __init__(self, least: float, most: float, start: float, stop: float) -> None:
-        self._low, self._wide = math.log(least), math.log(most) - math.log(least)
-        self._start, self._stop = start, stop
-
-    def __call__(self, value: float) -> float:
-        return self._start + (self._stop - self._start) * (math.log(value) - self._low) / self._wide
-
-
-def _grid(x: _Scale, y: _Scale, across: tuple[float, float], up: tuple[float, float]) -> list[str]:
+def _grid(x: Axis, y: Axis) -> list[str]:
     """Lines at powers of four across, and at 1, 2 and 5 of each power of ten upwards."""
     marks = []
-    for power in range(math.ceil(math.log(across[0], 4)), math.floor(math.log(across[1], 4)) + 1):
-        at = x(4.0**power)
+    for power in range(math.ceil(x.low / math.log10(4)), math.floor(x.high / math.log10(4)) + 1):
+        at = x.place(4.0**power)
         marks.append(element("path", {"class": "grid-line", "d": f"M{number(at)} {TOP}V{FLOOR}"}))
         marks.append(text(at, FLOOR + 15, f"{4**power:,}" if power >= 0 else f"{4.0**power:g}", "offset", "middle"))
-    for tick in ticks(math.log10(up[0]), math.log10(up[1])):
-        at = y(tick)
+    for tick in ticks(y.low, y.high):
+        at = y.place(tick)
         marks.append(element("path", {"class": "grid-line", "d": f"M{LEFT} {number(at)}H{RIGHT}"}))
         marks.append(text(LEFT - 6, at + 4, f"{round(tick):,}" if tick >= 1 else f"{tick:g}", "offset", "end"))
     return marks

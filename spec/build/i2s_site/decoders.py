@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_site.checkout import root
 from i2s_site.runtimes import table
-from i2s_spec.conformance.operations import OPERATIONS
+from i2s_spec.conformance.protocol_terms import OPERATIONS
 
 #: Columns of tensors: head, and the features of a vector that belong there.
 _COLUMNS: Final = (
@@ -148,7 +148,7 @@ _HEAD: Final = ("program", "version", "run", "suite")
 
 
 def _files(found: list[Run]) -> str:
-    """What becomes of whole files, the best reader first."""
+    """Describe what becomes of whole files, the best reader first."""
 
     def rank(run: Run) -> tuple[float, int, int]:
         right, asked = run.files.get("container") or run.files.get("verdict") or (0, 0)

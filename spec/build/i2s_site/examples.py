@@ -97,7 +97,7 @@ def examples() -> tuple[Example, ...]:
 
 
 def parts(kind: str, body: str) -> tuple[str, str]:
-    """What of a fence's text runs, and what it prints; of a transcript the whole is both.
+    """Split the text of a fence into the code that runs and its output; of a transcript the whole is both.
 
     :raises Drift: for Python without its output
     """

@@ -75,7 +75,7 @@ def untrue() -> Iterator[str]:
 
 
 def fence(source: str, language: str, css_class: str, options: Any, md: Any, **more: Any) -> str:
-    """What pymdownx.superfences calls for each of our fences."""
+    """Render one of our fences, for pymdownx.superfences."""
     try:
         return render(language, source if source.endswith("\n") else source + "\n")
     except Exception as error:

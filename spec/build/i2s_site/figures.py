@@ -98,7 +98,7 @@ def _runs(at: int, cells: int) -> list[tuple[int, int]]:
 
 
 def kind_words(shape: Shape) -> str:
-    """What a field is, in a few words."""
+    """Describe a field in a few words."""
     match shape.kind:
         case "number":
             return shape.number

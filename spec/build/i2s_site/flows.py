@@ -181,7 +181,7 @@ def _shown(graph: Graph) -> list[Node]:
 
 
 def _inputs(graph: Graph, node: Node) -> list[str]:
-    """What goes into a node, past operations that are drawn with it."""
+    """Return the inputs of a node, past operations that are drawn with it."""
     found = []
     for name in node.inputs:
         inner = graph.by_name.get(name)

@@ -92,7 +92,7 @@ MODELS: Final[dict[str, tuple[str, Callable[[str], bytes]]]] = {
 
 
 def evidence(name: str, layout: str) -> LayoutEvidence:
-    """What the weights of a model tell, packed in a layout.
+    """Return the evidence in the weights of a model, packed in a layout.
 
     :raises KeyError: for a model that is not in `MODELS`
     """
@@ -121,7 +121,7 @@ def confusion(name: str) -> Confusion:
 
 @cache
 def code_maps(name: str) -> tuple[Balanced, ...]:
-    """What the codes of a model tell of their code map, packed with each.
+    """Return the evidence in the codes of a model for their code map, packed with each.
 
     :raises KeyError: for a model that is not in `MODELS`
     """

@@ -108,7 +108,7 @@ def _default(number: str) -> str:
 
 
 def held_by(requirement: Requirement) -> Iterator[str]:
-    """What holds a requirement, as Markdown: rules, tests, or the reason why nothing does."""
+    """Yield what enforces a requirement, as Markdown: rules, tests, or the reason why nothing does."""
     for rule in requirement.rules:
         yield f"[{rule}](rules/{rule}.md)"
     for test in tests().get(requirement.id, ()):
@@ -118,7 +118,7 @@ def held_by(requirement: Requirement) -> Iterator[str]:
 
 
 def missing(requirement: Requirement) -> str:
-    """What a requirement lacks to be held, as an instruction; nothing for one that is held.
+    """Return what a requirement lacks to be enforced, as an instruction; nothing for one that is enforced.
 
     A rule checks files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
     """
@@ -258,12 +258,12 @@ def _row(requirement: Requirement, copies: dict[str, list[str]]) -> RequirementR
 
 
 def lacking() -> list[str]:
-    """What the register lacks, a sentence for each."""
+    """Return the gaps of the register, a sentence for each."""
     return [row.missing for row in register() if row.missing]
 
 
 def unknown() -> list[str]:
-    """What vectors name that there is not: requirements, and rules."""
+    """Return the requirements and rules that vectors name and that do not exist."""
     known, codes = {each.id for each in requirements()}, {rule.code for rule in all_rules()}
     return [
         f"{vector.id} names {name}, which there is not"

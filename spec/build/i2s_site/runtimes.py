@@ -107,7 +107,7 @@ def matrix() -> str:
 
 
 def _in_front(runtime: Runtime) -> str:
-    """What a front end does with I2_S."""
+    """Describe what a front end does with I2_S."""
     if runtime.types:
         return "refuses the file"
     return f"as `{runtime.of}`" if runtime.of else "not tried"
@@ -122,7 +122,7 @@ def _architecture_mark(runtime: Runtime, name: str) -> str:
 
 
 def _container_marks(runtime: Runtime) -> list[str]:
-    """What becomes of a file with each of the things that `matrix` asks for."""
+    """Return the result for a file with each of the features that `matrix` lists."""
     container = runtime.container
     if not container.known:
         return ["?"] * 5
@@ -223,7 +223,7 @@ _RESULTS: Final = {
 
 
 def _runs() -> Iterator[str]:
-    """What each program did with each small file, by the records."""
+    """Yield a table of what each program did with each small file, by the records."""
     yield "## Runs"
     yield ""
     yield "Each program was run on small files that `i2s` makes; `python tests/peers runs` repeats the runs, and those that"

@@ -1,11 +1,11 @@
-"""Meanings of type numbers that single programs gave them, beside those of ggml and its large forks in `types`.
+"""Types of single programs, whose numbers ggml or its large forks gave to other types, or to none.
 
-A program that needs a type of its own takes a number that seems free, or one that its author never saw used. `SECOND`
-declares such meanings with the size of a block, and, where it is known, how a block is decoded (`Packing`).
-`i2s_spec.gguf.meanings` finds out which meaning a file has; sources and versions are here, and `type_registry` lists them
-with all others.
+A program that needs a type of its own takes a number that seems free, or one that its author never saw used.
+`PROGRAM_TYPES` declares such types with the size of a block, and how a block is decoded if that is known (`Packing`).
+`i2s_spec.gguf.type_numbers` finds out which type a file means; sources and versions are here, and `type_registry` lists
+them with all others.
 
-    >>> g8_0 = next(each for each in SECOND if each.name == "G8_0")
+    >>> g8_0 = next(each for each in PROGRAM_TYPES if each.name == "G8_0")
     >>> str(g8_0), g8_0.type.nbytes((512, 3)), g8_0.packing.scales
     ('G8_0 of mortar.cpp', 768, (0, 2, 4, 6))
     >>> [each.name for each in of_number(41)]
@@ -49,10 +49,10 @@ _TRITS: Final = (-1, 0, 1, 2)
 _SIGNS: Final = (-1, 1)
 
 
-class SecondMeaning(NamedTuple):
-    """A meaning that one program gives to a number.
+class ProgramType(NamedTuple):
+    """A type of one program.
 
-    :param program: who writes it; `version` is the one that was looked at
+    :param program: its writer; `version` is the one that was examined
     :param source: where its form is documented
     :param packing: how it is decoded; None where that is not known, or not declared here
     :param keys: a pattern of metadata keys that only files of the program have
@@ -130,48 +130,48 @@ _OXIBONSAI: Final = ("OxiBonsai", "0.2.3", "crates.io oxibonsai-core 0.2.3")
 _FIRST_PRISM: Final = ("PrismML's first files", "early 2026", "unixsysdev/llama-turboquant#6")
 _GROUPS_OF_32: Final = Packing(32, 6, 2, 1, _SIGNS, (0,), "F16")
 
-#: Every such meaning whose size is known, by number.
-SECOND: Final = (
-    SecondMeaning(TensorType(29, "BF16", 1, 2, ((0, 2),), family="ruvllm"), *_RUVLLM),
-    SecondMeaning(
+#: Every such type whose size is known, by number.
+PROGRAM_TYPES: Final = (
+    ProgramType(TensorType(29, "BF16", 1, 2, ((0, 2),), family="ruvllm"), *_RUVLLM),
+    ProgramType(
         TensorType(30, "BITNET_T158", 1, 1, None, size=_flat_256, family="ruvllm", note="the scale is last"), *_RUVLLM,
         Packing(256, 66, 0, 2, _TRITS, (64,), "F16"), r"\.bitnet\.weight_encoding$", rows_first=True,
     ),
-    SecondMeaning(
+    ProgramType(
         _of(39, "Q1_0_G128", 128, 18, ((0, 2),), "oxillama", "the bytes of Q1_0"), "oxillama", "0.1.4",
         "crates.io oxillama-gguf 0.1.4", Packing(128, 18, 2, 1, _SIGNS, (0,), "F16"),
     ),
     *(
-        SecondMeaning(
+        ProgramType(
             _of(number, "Q1_0_G32", 32, 6, ((0, 2),), "PrismML", "in groups of 32"), *_FIRST_PRISM, _GROUPS_OF_32
         )
         for number in (40, 41)
     ),
-    SecondMeaning(
+    ProgramType(
         _of(42, "TQ2_0_g128", 128, 34, ((32, 2),), "OxiBonsai", "the scale is last"), *_OXIBONSAI,
         Packing(128, 34, 0, 2, _TRITS, (32,), "F16"),
     ),
     *(
-        SecondMeaning(
+        ProgramType(
             _of(number, "STQ1_0", 256, 42, None, "Sherry's patches", "one zero in four weights"), "Sherry's patches",
             "2026", "ggml-org/llama.cpp#22836",
         )
         for number in (42, 43)
     ),
-    SecondMeaning(
+    ProgramType(
         _of(43, "F8_E4M3", 32, 34, None, "OxiBonsai", "eight bits a weight"), *_OXIBONSAI,
     ),
-    SecondMeaning(
+    ProgramType(
         _of(43, "Q1_0_g128", 128, 34, ((0, 2),), "sky-is-green", "the bytes of PQ2_0, in older files"),
         "sky-is-green/prism-ml-llama.cpp", "2026", "its README", Packing(128, 34, 2, 2, _TRITS, (0,), "F16"),
     ),
-    SecondMeaning(
+    ProgramType(
         TensorType(43, "T5B", 160, 32, None, size=_t5b, family="purpleskulll",
                    note="32 bytes for 160 weights, then 32 bytes of which the first four are the scale"),
         "purpleskulll's fork of BitNet", "2026", "its tools/gguf_to_t5b.py",
     ),
-    SecondMeaning(_of(44, "F8_E5M2", 32, 34, None, "OxiBonsai", "eight bits a weight"), *_OXIBONSAI),
-    SecondMeaning(
+    ProgramType(_of(44, "F8_E5M2", 32, 34, None, "OxiBonsai", "eight bits a weight"), *_OXIBONSAI),
+    ProgramType(
         _of(143, "G8_0", 32, 16, tuple((at, 2) for at in (0, 2, 4, 6)), "mortar.cpp",
             "a bfloat16 scale for each 8 weights, then the codes"),
         "mortar.cpp", "2026; as rlx-gguf 0.2.19 reads it", "crates.io rlx-gguf 0.2.19 src/g8_dequant.rs",
@@ -181,13 +181,13 @@ SECOND: Final = (
 
 
 @cache
-def of_number(number: int) -> tuple[SecondMeaning, ...]:
-    """Return the second meanings of a number."""
-    return tuple(each for each in SECOND if each.number == number)
+def of_number(number: int) -> tuple[ProgramType, ...]:
+    """Return the types that single programs gave a number."""
+    return tuple(each for each in PROGRAM_TYPES if each.number == number)
 
 
-def of_type(kind: TensorType | None) -> SecondMeaning | None:
-    """Return the second meaning that a type is; None for a type of `types`."""
+def of_type(kind: TensorType | None) -> ProgramType | None:
+    """Return the declaration of a type of a single program; None for a type of `types`."""
     if kind is None or kind.number not in SECOND_NUMBERS:
         return None
     return next((each for each in of_number(kind.number) if each.type is kind), None)

@@ -117,7 +117,7 @@ class LintRun:
         return gone
 
     def end(self, stale: Collection[str]) -> Iterator[str]:
-        """Write the baseline, if that was asked for; what concerns the run as a whole, in sentences."""
+        """Write the baseline, if that was asked for, and yield what concerns the run as a whole, in sentences."""
         if self._baseline is not None and self.how.write_baseline:
             count = self._baseline.write()
             remark = f"{counted(count, 'entry', 'entries')} in {quote(self._baseline.path, bare=True)}"
@@ -138,13 +138,13 @@ class LintRun:
 
 
 def _not_counted(change: tuple[str, tuple[str, ...]]) -> str:
-    """What a configuration that was found would have changed, had the profile security not been asked for."""
+    """Say what a configuration that was found would have changed, had the profile security not been asked for."""
     place, keys = change
     return f"{', '.join(keys)} of {place} do not count under --profile security; --config {place} makes them count"
 
 
 def _expected(how: RunOptions) -> tuple[str | None, HeaderRecord | None]:
-    """What files should be: a dialect, or a record of their header."""
+    """Return what files should be: a dialect, or a record of their header."""
     if how.expect is None:
         return None, None
     try:
@@ -160,7 +160,7 @@ def _expected(how: RunOptions) -> tuple[str | None, HeaderRecord | None]:
 
 
 def _reference(how: RunOptions, expected: str | None) -> Reference | None:
-    """What the files are compared with, if that was asked for."""
+    """Return what the files are compared with, if that was asked for."""
     if how.reference is not None:
         return Reference(how.reference, how.reference_dialect or "canonical", expected or "canonical")
     if how.reference_dialect is not None or expected is not None:
@@ -181,6 +181,6 @@ def _baseline(how: RunOptions, options: Options) -> Baseline | None:
 
 
 def _processors() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

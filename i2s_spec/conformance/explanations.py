@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.conformance.protocol import VectorCase
+from i2s_spec.conformance.protocol_terms import PROCESSOR_LAYOUTS
 from i2s_spec.conformance.score import dtype_of
 from i2s_spec.errors import counted
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS, BlockLayout
@@ -59,9 +60,6 @@ FLAGS: Final = {name: mistake for name, mistake in MISTAKES.items() if name not 
 # end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and
 # not with the right one.
 
-#: The names that programs use for the layouts a vector can name.
-LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
-
 #: Weights of a block of I2_S.
 _GROUP: Final = 128
 
@@ -82,8 +80,8 @@ def explained(case: VectorCase, want: bytes, got: bytes) -> str:
 
 
 def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
-    """Explanations of decoded values, the plainest first: signs and zeros, one scale between all weights, code maps,
-    and then layouts, which can give any small matrix."""
+    """Explain decoded values, the plainest first: signs and zeros, one scale between all weights, code maps, and then
+    layouts, which can give any small matrix."""
     floats = want.dtype.kind == "f"
     if floats:
         if np.array_equal(want, got, equal_nan=True):
@@ -118,7 +116,7 @@ def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Itera
 
 
 def _of_elements(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
-    """Mistakes in what becomes of each element, wherever it lies."""
+    """Yield mistakes in what becomes of each element, wherever it lies."""
     size = np.abs(want[want != 0])
     unit = size[0] if size.size and (size == size[0]).all() else None  # the scale, where there is one
     if (got >= 0).all() and (want < 0).any() and np.array_equal(np.abs(want), got):
@@ -133,13 +131,13 @@ def _of_elements(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Ite
 
 
 def _as_matrix(case: VectorCase, values: NDArray[Any]) -> NDArray[Any] | None:
-    """Values as rows and columns, where the vector has two dimensions."""
+    """Return values as rows and columns, where the vector has two dimensions."""
     shape = [int(n) for n in case.args.get("shape", ())]
     return values.reshape(shape[1], shape[0]) if len(shape) == 2 and values.size == shape[0] * shape[1] else None
 
 
 def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
-    """Values as signs times one magnitude, if they have that form."""
+    """Return values as signs times one magnitude, if they have that form."""
     if not np.isfinite(values).all():
         return None
     found = np.unique(np.abs(values[values != 0]))
@@ -182,7 +180,7 @@ def _bfloat16(value: np.float32) -> tuple[np.float32, np.float32]:
 
 
 def _of_payload(case: VectorCase, data: NDArray[np.uint8], want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
-    """Other code maps, orders of bits and layouts than the vector's; magnitudes are compared, where there is one."""
+    """Yield other code maps, orders of bits and layouts than the vector's; magnitudes are compared, where there is one."""
     cols, rows = _matrix(case, want.size)
     right, map_ = _dialect(case)
     floats = want.dtype.kind == "f"
@@ -227,7 +225,7 @@ def _same_magnitude(got: NDArray[Any], scale: Any, worth: NDArray[Any]) -> bool:
 
 
 def _of_other_formats(data: NDArray[np.uint8], count: int, got: NDArray[Any], floats: bool) -> Iterator[str]:
-    """Format that programs take type 36 for."""
+    """Yield formats that programs take type 36 for."""
     if count % 4 == 0 and data.size >= count // 4:
         in_order = data[: count // 4, None] >> np.arange(0, 8, 2) & 3
         if np.array_equal(np.array([-2, -1, 1, 2])[in_order].reshape(-1), got):
@@ -250,10 +248,10 @@ def _with(map_: CodeMap, codes: NDArray[np.int64]) -> NDArray[np.int8]:
 
 
 def _dialect(case: VectorCase) -> tuple[Layout, CodeMap]:
-    """Layout and code map that the vector names."""
+    """Return the layout and code map that the vector names."""
     first, _, rest = str(case.args.get("layout") or "interleave-128").partition("/")
     try:
-        dialect = parse("/".join(part for part in (LAYOUT_NAMES.get(first, first), rest) if part))
+        dialect = parse("/".join(part for part in (PROCESSOR_LAYOUTS.get(first, first), rest) if part))
     except ValueError:
         dialect = parse("canonical")
     return dialect.layout, CODE_MAPS.get(str(case.args.get("codes")), dialect.code_map)
@@ -276,7 +274,7 @@ def _matrix(case: VectorCase, count: int) -> tuple[int, int]:
 
 
 def _of_blocks(case: VectorCase, data: NDArray[np.uint8], right: BlockLayout, got: NDArray[Any]) -> Iterator[str]:
-    """Other places of codes and scales than the type's."""
+    """Yield other places of codes and scales than the type's."""
     cols, rows = _matrix(case, got.size)
     for name, layout in wrong_block_layouts(right):
         for fourth in (2, 0, 1, -1):
@@ -300,7 +298,7 @@ def _of_blocks(case: VectorCase, data: NDArray[np.uint8], right: BlockLayout, go
 def _block_values(
     data: NDArray[np.uint8], layout: BlockLayout, rows: int, cols: int, fourth: int, scaled: bool, cut: int = 255
 ) -> NDArray[Any] | None:
-    """Every value that a layout reads, or None where it cannot.
+    """Return every value that a layout reads, or None where it cannot.
 
     :param cut: the bits of a product that a digit is taken from
     """

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from one_process import i2s as command
 
 import i2s_spec as i2s
-from i2s_spec.codec import blocks, second_packings
+from i2s_spec.codec import blocks, quantized
 from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError
@@ -22,10 +22,10 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.linter.sanitize import sanitize
-from i2s_spec.schema.second_meanings import SECOND, SecondMeaning, largest_room, of_number, of_type
+from i2s_spec.schema.program_types import PROGRAM_TYPES, ProgramType, largest_room, of_number, of_type
 from i2s_spec.schema.types import BY_NAME, READINGS, SECOND_NUMBERS, TensorType
 
-PACKED = [each for each in SECOND if each.packing is not None]
+PACKED = [each for each in PROGRAM_TYPES if each.packing is not None]
 MORE = (("general.architecture", "craftsman"),)
 
 
@@ -36,7 +36,7 @@ def bits(values: np.ndarray[Any, Any], width: int) -> bytes:
     return np.bitwise_or.reduce(shifted).astype(np.uint8).tobytes()
 
 
-def encoded(meaning: SecondMeaning, count: int, rng: np.random.Generator) -> tuple[bytes, list[float]]:
+def encoded(meaning: ProgramType, count: int, rng: np.random.Generator) -> tuple[bytes, list[float]]:
     """Random weights, block by block, and what they are."""
     packing = meaning.packing
     assert packing is not None
@@ -73,7 +73,7 @@ def written(
     return stream.getvalue()
 
 
-def side(meaning: SecondMeaning) -> int:
+def side(meaning: ProgramType) -> int:
     return meaning.packing.block if meaning.packing is not None else meaning.type.block
 
 
@@ -84,7 +84,7 @@ def side(meaning: SecondMeaning) -> int:
 )
 @settings(max_examples=200)
 def test_weights_of_each_meaning_are_decoded_or_called_undecided(
-    meaning: SecondMeaning, shapes: list[tuple[int, int]], seed: int
+    meaning: ProgramType, shapes: list[tuple[int, int]], seed: int
 ) -> None:
     rng, tensors, truth = np.random.default_rng(seed), [], []
     for rows, blocks_of_row in shapes:
@@ -144,8 +144,8 @@ def test_types_of_the_large_families_stay_what_they_are(name: str, shapes: list[
             assert (tensor.dequantize() == want).all()
 
 
-@pytest.mark.parametrize("meaning", [each for each in SECOND if each.packing is None], ids=str)
-def test_meanings_that_are_not_decoded_are_named(meaning: SecondMeaning) -> None:
+@pytest.mark.parametrize("meaning", [each for each in PROGRAM_TYPES if each.packing is None], ids=str)
+def test_meanings_that_are_not_decoded_are_named(meaning: ProgramType) -> None:
     shape = (4, 3 * max(meaning.type.block, 64) if meaning.name != "BF16" else 256)
     data = np.random.default_rng(1).integers(0, 256, meaning.type.nbytes(shape[::-1]), np.uint8).tobytes()
     file = open_file(written([(meaning.type, shape, data)]))
@@ -167,7 +167,7 @@ def test_a_big_endian_file_has_words_turned_round(order: Any) -> None:
         turned = np.frombuffer(data, np.uint8).reshape(-1, 16).copy()
         turned[:, :8] = turned[:, [1, 0, 3, 2, 5, 4, 7, 6]]
         data = turned.tobytes()
-    assert second_packings.dequantize(data, meaning, order).tolist() == weights
+    assert quantized.dequantize_packing(data, meaning, order).tolist() == weights
 
 
 # --- whole models ----------------------------------------------------------------------------------------------------
@@ -283,9 +283,9 @@ def test_a_clean_copy_has_every_weight() -> None:
 
 
 def test_the_numbers_with_second_meanings_are_those_that_are_declared() -> None:
-    assert {each.number for each in SECOND} == SECOND_NUMBERS
-    assert len({(each.number, each.name) for each in SECOND}) == len(SECOND)
-    for each in SECOND:
+    assert {each.number for each in PROGRAM_TYPES} == SECOND_NUMBERS
+    assert len({(each.number, each.name) for each in PROGRAM_TYPES}) == len(PROGRAM_TYPES)
+    for each in PROGRAM_TYPES:
         assert each.type not in READINGS.get(each.number, ())
         assert of_type(each.type) is each
         if each.packing is not None:

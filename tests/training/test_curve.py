@@ -7,8 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-
-from i2s_spec.draw.chart import NAME_HEIGHT, Curve, alone, curves
+from curve import NAME_HEIGHT, Curve, alone, curves
 
 FALLING = Curve([(0, 8.0), (50, 4.0), (100, 2.0)], "a", "training")
 NEAR = Curve([(0, 8.0), (100, 2.01)], "b", "unseen")

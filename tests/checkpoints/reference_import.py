@@ -2,7 +2,7 @@
 
 It is the slow twin of an import: names, conventions and orders are declared here again, as in transformers' modules,
 and whole arrays are used. So a mistake of the importer, even in a table, is not repeated here. `Witness` derives the
-tensors, `CheckpointForward` the logits.
+tensors, `differences` compares a file with them, `CheckpointForward` computes the logits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec.change_groups import BLOCK_TYPES
 from i2s_spec.codec.quantize import torch_mean
-from i2s_spec.codec.shape import from_bfloat16
+from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
 from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.checkpoints.folder import CheckpointFolder
+    from i2s_spec.gguf.reader import File
     from i2s_spec.safetensors.files import Stored
 
     Floats = NDArray[np.float32]
-    Codes = NDArray[np.int8]
-    Precision = Callable[[Floats], Floats]
 
 #: Modules of a layer that are matrices, by the part of their GGUF names.
 LINEAR: Final = {
@@ -305,13 +305,6 @@ class Witness:
             scales = self.permuted(word, scales)
         return matrix._replace(trits=self.permuted(word, matrix.trits), scales=scales)
 
-    def own_columns(self, tensor: str, codes: NDArray[np.int8] | None) -> NDArray[np.int8] | None:
-        """Codes that a file computes before a matrix, with columns in the order of the checkpoint."""
-        if codes is None or not (self.qwen35 and tensor.endswith(".ssm_out")):
-            return codes
-        order = self.value_order("ssm_out", codes.shape[1])
-        return codes if order is None else codes[:, np.argsort(order)]
-
     def net_floats(self, word: str, name: str) -> NDArray[np.float32]:
         """Return a tensor of a delta net that is no matrix, as the file has it."""
         values = self.floats(name)
@@ -353,12 +346,6 @@ class Witness:
             return False
         return not self.class_name.startswith(("BitNet", "Bitnet"))
 
-    def used(self) -> set[str]:
-        """Return the tensors of the checkpoint that the model uses."""
-        derived = ("rotary_emb.inv_freq",)
-        unused = ("mtp.", "model.visual.") if self.qwen35 else ()
-        return {name for name in self.folder.tensors if not name.endswith(derived) and not name.startswith(unused)}
-
     def gains(self, module: str) -> NDArray[np.float32]:
         """Return the gains of a norm as factors: Gemma and Qwen3.5 store them minus 1, except for norms inside
         projections and delta nets."""
@@ -376,15 +363,42 @@ def absmean(weights: NDArray[np.float32]) -> WitnessMatrix:
     return WitnessMatrix(trits, np.full((1, 1), np.float32(1) / gain, np.float32), "absmean")
 
 
-# --- checkpoint forward ----------------------------------------------------------------------------------------------
-# A checkpoint runs like in transformers in float32, layer by layer, from its own tensors: no GGUF file is read. The
-# logits of a file are compared with its results. Queries and keys are rotated in halves, in the order of the
-# checkpoint; the input of a ternary matrix is quantized to 8 bits for each token, as in BitLinear. A layer's weights
-# are read, used and released, so it needs memory only for the largest matrix.
+def differences(file: File, witness: Witness) -> list[str]:
+    """Return the tensors of a file that are not those of its checkpoint, rounded to the types of the file."""
+    expected = witness.expected()
+    found = [name for name in {*expected, *file.tensors} if (name in expected) != (name in file.tensors)]
+    for name, module in expected.items():
+        if name in file.tensors:
+            tensor, want = file.tensors[name], _wanted(name, module, witness)
+            kind = tensor.type.name if tensor.type is not None else ""
+            if not np.array_equal(tensor.dequantize(), _rounded(want, kind)):
+                found.append(name)
+    return sorted({*found} - {"rope_freqs.weight"})
 
-#: The distance from the middle between two codes within which a value may round to either: float32 sums in another
-#: order differ by this much.
-TIE: Final = 1 / 256
+
+def _wanted(name: str, module: str, witness: Witness) -> Floats:
+    """Return a tensor of the file as floats; where it stores trits, their scales are rounded to its type later."""
+    word, _, end = name.rpartition(".")
+    word, whole = word.rpartition(".")[2], name.split(".", 2)[-1]
+    if end == "weight" and witness.is_ternary(word, module):
+        return witness.in_file_order(word, witness.matrix(module)).weights()
+    if whole in NET_FLOATS:
+        return witness.net_floats(whole.partition(".")[0], module)
+    if end == "weight" and "norm" in word:
+        return witness.gains(module)
+    return witness.permuted(word, witness.floats(f"{module}.{end}"))
+
+
+def _rounded(values: Floats, kind: str) -> Floats:
+    """Return floats in the precision of a type, whose scales may be halves."""
+    if kind == "F16" or (kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.type == "F16"):
+        return values.astype(np.float16).astype(np.float32)
+    return from_bfloat16(to_bfloat16(values)) if kind == "BF16" else values
+
+
+# --- checkpoint forward ----------------------------------------------------------------------------------------------
+# A checkpoint runs like in transformers in float32, layer by layer, from its own tensors: no GGUF file is read, and no
+# activation is quantized. Queries and keys are rotated in halves, in the order of the checkpoint.
 
 #: Rows of the head that are read at once.
 _ROWS: Final = 8192
@@ -398,30 +412,13 @@ class CheckpointForward:
     """The forward pass of a checkpoint.
 
     :param witness: the object that reads its tensors
-    :param quantized: whether the input of a module's matrix is quantized to 8 bits
-    :param table: rounds the embedding and the head to the precision of the file
-    :param scale: rounds the scales of a module to the precision of the file
-    :param codes: gives the codes that the file computes before a module, int8 [tokens, columns], or None. Only if a
-    value is on a tie, its code is taken from these, so that a single rounding does not change the text
+    :param table: rounds the embedding and the head to the precision of a file
     """
 
-    def __init__(
-        self,
-        witness: Witness,
-        *,
-        quantized: Callable[[str], bool],
-        table: Precision,
-        scale: Callable[[str, Floats], Floats],
-        codes: Callable[[str], Codes | None] = lambda _: None,
-    ) -> None:
+    def __init__(self, witness: Witness, table: Callable[[Floats], Floats] = lambda values: values) -> None:
         self.witness = witness
         self.config = witness.config
-        self.quantized = quantized
         self.table = table
-        self.scale = scale
-        self.codes = codes
-        #: How many values on a tie the file rounds to the other code.
-        self.ties = 0
         self.eps = _F32(self.config["rms_norm_eps"])
         self.heads, self.heads_kv, self.width = witness.heads
 
@@ -465,30 +462,10 @@ class CheckpointForward:
             x = self._rms(x, f"{module}.rms_norm")
         if not w.is_ternary(_WORDS.get(module.partition(".")[2].partition(".")[2], ""), module):
             return x @ w.floats(f"{module}.weight").T
-        matrix = w.matrix(module)
-        matrix = matrix._replace(scales=self.scale(module, matrix.scales))
-        if not self.quantized(module):
-            y = x @ matrix.weights().T
-        else:
-            scale = _F32(127) / np.maximum(np.abs(x).max(axis=-1, keepdims=True), _F32(1e-5))
-            codes = self._rounded(x * scale, self.codes(module))
-            if matrix.scales.size == 1:  # sums of products of integers, exact in float32
-                y = codes @ matrix.trits.astype(np.float32).T * (matrix.scales / scale)
-            else:
-                y = codes @ matrix.weights().T / scale
+        y = x @ w.matrix(module).weights().T
         if w.has(module, "bias"):
             y = y + w.floats(f"{module}.bias")
         return y.astype(np.float32)
-
-    def _rounded(self, products: Floats, theirs: Codes | None) -> Floats:
-        """Return the codes of activations; on ties, those of the file."""
-        codes = np.clip(np.round(products), -128, 127)
-        if theirs is None or theirs.shape != codes.shape:
-            return codes
-        middle = np.abs(products - np.floor(products) - _F32(0.5)) <= TIE
-        other = middle & (np.abs(theirs - codes) == 1)
-        self.ties += int(np.count_nonzero(other))
-        return np.where(other, theirs.astype(np.float32), codes)
 
     def _attention(self, a: Floats, at: str, cos: Floats, sin: Floats) -> Floats:
         w, count = self.witness, len(a)

@@ -16,7 +16,6 @@ import click
 
 from i2s_spec.cli.model_input import (
     TokenIds,
-    counting_bar,
     encode,
     model_options,
     open_model,
@@ -26,8 +25,8 @@ from i2s_spec.cli.model_input import (
     tokenizer_of,
 )
 from i2s_spec.cli.options import INPUT, OUTPUT, form_option, shown
-from i2s_spec.cli.process import cleaned_up
-from i2s_spec.draw.text import float32_words, json_document, visible
+from i2s_spec.cli.process import cleaned_up, counting_bar
+from i2s_spec.draw.text import float32_words, json_document
 from i2s_spec.errors import SettingError, counted
 
 SCHEMA_VERSION = 1
@@ -124,7 +123,7 @@ def perplexity_command(
 
 @contextmanager
 def _base(path: str | None, overwrite: bool, pieces: Any, vocab: int) -> Iterator[Callable[[Any], object] | None]:
-    """What takes the logits of the scored tokens and writes them; the file appears when it is complete."""
+    """Provide what takes the logits of the scored tokens and writes them; the file appears when it is complete."""
     if path is None:
         yield None
         return
@@ -224,6 +223,8 @@ def embed_command(
         raise click.UsageError("one of --text, --file and --tokens is needed")
     if form == "npy" and output is None and sys.stdout.isatty():
         raise click.UsageError("npy is binary and cannot be printed on a terminal; use --output FILE")
+    if output is not None:
+        _refuse_taken(output, overwrite)
     with open_model(model, numerics, threads, force, quiet, embeds=True, trusted=trusted) as opened:
         ids = [list(each) for each in tokens]
         if wanted:
@@ -278,7 +279,7 @@ def _as(form: str, vectors: Any, ids: Sequence[list[int]], profile: str, similar
 
 
 def _write(data: bytes, output: str | None, overwrite: bool) -> None:
-    """To stdout, or to a file that is there whole or not at all."""
+    """Write to stdout, or to a file that is there whole or not at all."""
     if output is None:
         target = getattr(sys.stdout, "buffer", None)
         if target is None:  # a stream of text only, as tests have it
@@ -290,10 +291,5 @@ def _write(data: bytes, output: str | None, overwrite: bool) -> None:
         return
     from i2s_spec.gguf.atomic_file import OutputFile
 
-    try:
-        with OutputFile(output, force=overwrite, size=len(data)) as out:
-            out.write(data)
-    except FileExistsError:
-        raise click.UsageError(
-            f"{visible(output, 4096, bare=True)} already exists; use --overwrite to overwrite it"
-        ) from None
+    with OutputFile(output, force=overwrite, size=len(data)) as out:
+        out.write(data)

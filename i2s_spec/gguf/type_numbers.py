@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.second_meanings import Packing, SecondMeaning, of_number, of_type
+from i2s_spec.schema.program_types import Packing, ProgramType, of_number, of_type
 from i2s_spec.schema.types import BY_NAME, I2_S, LEGACY_I2_S, TAIL_BYTES, TensorType, fits
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.header import HeaderIndex
 
-#: Tensors whose contents are looked at, and bytes of each.
+#: Tensors whose contents are examined, and bytes of each.
 TENSORS: Final = 8
 BYTES: Final = 2048
 #: Blocks that contents must show before they outweigh the room, and what a meaning that they support has of them.
@@ -45,7 +45,7 @@ _PACKINGS: Final = {
     _Q2_0: Packing(64, 18, 2, 2, _TRITS, (0,), "F16"),
     _G128: Packing(128, 34, 2, 2, _TRITS, (0,), "F16"),
     BY_NAME["Q1_0"]: Packing(128, 18, 2, 1, (-1, 1), (0,), "F16"),
-    BY_NAME["PTQ1_0"]: Packing(128, 28, 0, 0, (), (26,), "F16"),  # its codes are digits: only the scale is looked at
+    BY_NAME["PTQ1_0"]: Packing(128, 28, 0, 0, (), (26,), "F16"),  # its codes are digits: only the scale is examined
 }
 #: Of one number, rooms are compared with contents in every file: programs laid out one size and wrote another.
 _COMPARED: Final = {_Q2_0.number: (_Q2_0, _G128)}
@@ -96,7 +96,7 @@ class _Group(NamedTuple):
 
 
 def number_reading(index: HeaderIndex, number: int) -> NumberReading:
-    """What a type number means in a file, by all of its tensors."""
+    """Find out what a type number means in a file, by all of its tensors."""
     groups = _groups(index, number)
     if not groups:
         return NumberReading(number)
@@ -153,7 +153,7 @@ def _groups(index: HeaderIndex, number: int) -> list[_Group]:
     return sorted(groups, key=lambda group: -prod(group.ne))
 
 
-def _of_best(index: HeaderIndex, number: int, groups: list[_Group], best: list[SecondMeaning]) -> NumberReading:
+def _of_best(index: HeaderIndex, number: int, groups: list[_Group], best: list[ProgramType]) -> NumberReading:
     """One of the meanings that have the room of most tensors: by what is in them, else by keys of its program."""
     likely = [each for each in best if _pooled(index, ((group, each) for group in groups)).share >= FEW] or best
     if len(likely) == 1:
@@ -164,7 +164,7 @@ def _of_best(index: HeaderIndex, number: int, groups: list[_Group], best: list[S
 
 # --- contents --------------------------------------------------------------------------------------------------------
 
-Meaning = SecondMeaning | TensorType
+Meaning = ProgramType | TensorType
 
 
 class _Score(NamedTuple):
@@ -190,7 +190,7 @@ class _Score(NamedTuple):
 
 
 def _by_content(
-    index: HeaderIndex, number: int, groups: list[_Group], rivals: list[SecondMeaning], fitted: bool = False
+    index: HeaderIndex, number: int, groups: list[_Group], rivals: list[ProgramType], fitted: bool = False
 ) -> NumberReading:
     """Whether contents show that tensors have another meaning than `types.reading` gives them.
 
@@ -235,7 +235,7 @@ def _by_content(
             return NumberReading(number, (*_ordered(kinds), best.type), "room")
         return NumberReading(number, (best.type,), "content")
     if mine.share > FEW:
-        few = (*_ordered(kinds), best.type) if isinstance(best, SecondMeaning) and fitted else ()
+        few = (*_ordered(kinds), best.type) if isinstance(best, ProgramType) and fitted else ()
         return NumberReading(number, few, "content")
     if isinstance(best, TensorType) and score.blocks < BLOCKS:
         return NumberReading(number)

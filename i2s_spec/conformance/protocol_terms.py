@@ -5,8 +5,9 @@ Everything that asks, answers, compares or describes an operation reads `OPERATI
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 PROTOCOL: Final = "i2s-cp/1"
 
@@ -41,6 +42,9 @@ OPERATIONS: Final = MappingProxyType({
     "verdict": Operation(whole_file=True),
 })  # fmt: skip
 
+#: The layouts that are named by the processor whose builds wrote them, with their names in files.
+PROCESSOR_LAYOUTS: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
+
 #: What has to be done with an input.
 VERDICTS: Final = ("valid", "invalid", "either", "survive")
 
@@ -49,3 +53,11 @@ PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "se
 
 #: How an answer is compared.
 COMPARISONS: Final = ("bits", "exact", "ulp", "rtol", "rank", "corr", "prefix")
+
+
+def canonical_json(value: Any) -> bytes:
+    """Write JSON in its canonical form: sorted keys, no blanks, UTF-8 unescaped.
+
+    :raises ValueError: for NaN and infinities, which JSON does not have
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
