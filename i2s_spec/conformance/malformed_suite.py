@@ -165,7 +165,7 @@ def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
         "severity": rule.severity.value,
         "clause": rule.clause,
         "title": rule.title,
-        "span": {"start": span.start, "stop": span.stop, "path": span.path},
+        "span": span.as_dict(),
         "also": sorted(case.also),
         "phase": phase_of(rule, case.path).value,
         "reader": reader_of(rule, case.path).value,
