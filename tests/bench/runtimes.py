@@ -176,6 +176,7 @@ def measured(setting: Setting, ours: Path, rounds: int) -> Result:
         *missing(),
         f"busy machine: {SPINNING} processes that only use a processor run beside",
         "weights are random; each runtime has a type that it computes, of the same sizes",
+        "ours computes greedy tokens, by a head that is not read whole; its copy is made before",
     )
     return Result("beside other runtimes, profile fast", tuple(rows), tuple(claims), notes)
 
