@@ -170,7 +170,7 @@ class Coordinator:
         if place is None:
             self._followers.setdefault(first, []).append(entry)
         else:
-            self._keep([_copied(self._log[place], entry)])
+            self._store([_copied(self._log[place], entry)])
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Coordinator:
         if len(self._out) >= self.tasks:
             return None
         if self._retries:
-            return self._given(self._retries.popleft()) if self._has_room(self._retries[0].size) else None
+            return self._start(self._retries.popleft()) if self._has_room(self._retries[0].size) else None
         left = sum(map(len, self._waiting.values()))
         share = max(1, left // (2 * self.tasks))
         # Digests come first: files of equal size wait for them.
@@ -222,12 +222,12 @@ class Coordinator:
             queue.popleft()
         if not queue:
             del self._waiting[kind, host]
-        return self._given(Batch(kind, tuple(entries), int(size)))
+        return self._start(Batch(kind, tuple(entries), int(size)))
 
     def _has_room(self, size: int) -> bool:
         return not self._out or self._bytes_out + size <= self._most_bytes
 
-    def _given(self, batch: Batch) -> Batch:
+    def _start(self, batch: Batch) -> Batch:
         self._out[batch] = None
         self._bytes_out += batch.size
         return batch
@@ -251,20 +251,24 @@ class Coordinator:
 
         :param now: seconds of the clock of `next`
         """
-        self._back(batch)
+        self._end(batch)
         if batch.kind == "look":
             for entry, found in zip(batch.entries, answer, strict=True):
-                self._seen(entry, found)
+                self._compare_identity(entry, found)
             return
         if batch.kind in ("ends", "whole"):
             for entry, digest in zip(batch.entries, answer, strict=True):
                 self._same.digested(entry, digest, batch.kind == "whole")
             return
-        self._take(
-            [each for each in map(partial(self._asked_again, now=now), batch.entries, answer) if each is not None]
+        self._store_with_copies(
+            [
+                each
+                for each in map(partial(self._unless_asked_to_wait, now=now), batch.entries, answer)
+                if each is not None
+            ]
         )
 
-    def _asked_again(self, entry: Entry, record: Record | None, now: float) -> Record | None:
+    def _unless_asked_to_wait(self, entry: Entry, record: Record | None, now: float) -> Record | None:
         """Take a record; None if the server asked to wait: then no worker asks it before that time, and the file waits."""
         seconds = 0.0 if record is None else wait_asked(record)
         if seconds is None:
@@ -280,10 +284,10 @@ class Coordinator:
 
     def died(self, batch: Batch, words: str) -> None:
         """Take note that workers died during this batch, or during others that they had, as often as Dask allows."""
-        self._back(batch)
+        self._end(batch)
         if batch.kind == "look":
             for entry in batch.entries:
-                self._seen(entry, None)
+                self._compare_identity(entry, None)
         elif batch.kind in ("ends", "whole"):
             for entry in batch.entries:
                 self._same.digested(entry, None, batch.kind == "whole")
@@ -293,9 +297,9 @@ class Coordinator:
             for entry in batch.entries:
                 self._retries.append(Batch("alone", (entry,), _weight("alone", entry)))
         else:
-            self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
+            self._store_with_copies([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
 
-    def _seen(self, entry: Entry, found: tuple[str, int | None] | None) -> None:
+    def _compare_identity(self, entry: Entry, found: tuple[str, int | None] | None) -> None:
         """Take the etag that a server gives now: the earlier record is valid, or the file is checked."""
         place = self._remembered.pop(entry.url)
         record = self._log[place]
@@ -306,23 +310,23 @@ class Coordinator:
         self.recorded += 1
         self._ready.append(place)
 
-    def _back(self, batch: Batch) -> None:
+    def _end(self, batch: Batch) -> None:
         del self._out[batch]
         self._bytes_out -= batch.size
 
-    def _take(self, records: list[Record]) -> None:
+    def _store_with_copies(self, records: list[Record]) -> None:
         """Store records, and the records of files with equal content."""
         known: list[Record] = []
         for record in records:
             known.append(record)
             for follower in self._followers.pop(record["url"], ()):
                 if len(known) >= BATCH_FILES:  # any number of files may have the same content
-                    self._keep(known)
+                    self._store(known)
                     known = []
                 known.append(_copied(record, follower))
-        self._keep(known)
+        self._store(known)
 
-    def _keep(self, records: list[Record]) -> None:
+    def _store(self, records: list[Record]) -> None:
         self._log.append(records)
         self._ready.extend(records)
         self.recorded += len(records)
@@ -514,8 +518,8 @@ class _Run:
     ) -> None:
         self._client, self._coordinator = client, coordinator
         self._options, self._key, self._sync, self._folders = options, key, sync, folders
-        self._back: SimpleQueue[Future] = SimpleQueue()
-        self._out: dict[str, tuple[Future, Batch]] = {}
+        self._finished: SimpleQueue[Future] = SimpleQueue()
+        self._running: dict[str, tuple[Future, Batch]] = {}
 
     def records(self) -> Iterator[Record]:
         """Yield every record, until there is nothing left to check."""
@@ -526,7 +530,7 @@ class _Run:
             yield from coordinator.records()
             if coordinator.finished:
                 return
-            self._give()
+            self._submit()
             now = monotonic()
             if now - synced > SYNC:
                 self._sync()
@@ -536,14 +540,14 @@ class _Run:
             if (until := coordinator.wait(now)) is not None:
                 waits.append(until)
             try:
-                future = self._back.get(timeout=max(0.001, min(waits)))
+                future = self._finished.get(timeout=max(0.001, min(waits)))
             except Empty:
-                heard = self._pulse(heard)
+                heard = self._check_cluster(heard)
                 continue
             heard = monotonic()
-            self._take(future)
+            self._finish(future)
 
-    def _give(self) -> None:
+    def _submit(self) -> None:
         """Submit all batches that may start now."""
         while (batch := self._coordinator.next(monotonic())) is not None:
             entries = pickle.dumps(batch.entries, pickle.HIGHEST_PROTOCOL)
@@ -558,14 +562,14 @@ class _Run:
                 future = self._client.submit(_called, *call, pure=False)
             except Exception as error:
                 raise self._lost(error) from None
-            self._out[future.key] = future, batch
-            future.add_done_callback(self._back.put)
+            self._running[future.key] = future, batch
+            future.add_done_callback(self._finished.put)
 
-    def _take(self, future: Future) -> None:
+    def _finish(self, future: Future) -> None:
         """Handle one batch that finished."""
         from distributed.scheduler import KilledWorker
 
-        known = self._out.pop(future.key, None)
+        known = self._running.pop(future.key, None)
         if known is None:
             return
         future, batch = known
@@ -589,12 +593,12 @@ class _Run:
             self._coordinator.done(batch, answer, monotonic())
         future.release()
 
-    def _pulse(self, heard: float) -> float:
+    def _check_cluster(self, heard: float) -> float:
         """Check scheduler and workers after a while without results; gives the time at which there was last a worker.
 
         :raises Unfinished: if the scheduler is lost, or there was no worker for too long
         """
-        if not self._out:
+        if not self._running:
             return monotonic()
         if self._workers():
             return monotonic()
