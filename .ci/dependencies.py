@@ -1,10 +1,9 @@
-"""Compares the lowest accepted versions of dependencies with advisories, and writes a bill of materials.
+"""Compares the lowest accepted versions of dependencies with advisories.
 
     python .ci/dependencies.py check            exits with 1 if a version in advisories.json is accepted
     python .ci/dependencies.py floors           the lowest accepted versions, in the form of pip-audit
-    python .ci/dependencies.py sbom FILE        CycloneDX JSON of the package and its installed dependencies
 
-It needs only Python. The bill of materials has no date, so the same environment gives the same bytes.
+It needs only Python and no network: where an index gives no advisories, pip-audit finds none and succeeds.
 """
 
 from __future__ import annotations
@@ -13,11 +12,8 @@ import json
 import re
 import sys
 import tomllib
-import uuid
 from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -76,54 +72,6 @@ def accepted() -> list[str]:
     return wrong
 
 
-def sbom() -> dict[str, Any]:
-    """Return the package and its installed dependencies, as CycloneDX 1.6."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    root = _component(project["name"], project["version"], project["license"])
-    components: dict[str, dict[str, Any]] = {}
-    edges: dict[str, list[str]] = {}
-    waiting = [(root["bom-ref"], [normal(_name(each)) for each in project["dependencies"]])]
-    while waiting:
-        parent, names = waiting.pop()
-        edges[parent] = []
-        for name in names:
-            try:
-                found = distribution(name)
-            except PackageNotFoundError:  # for another operating system or version of Python
-                continue
-            component = _component(found.metadata["Name"], found.version, _licence(found))
-            edges[parent].append(component["bom-ref"])
-            if component["bom-ref"] not in components:
-                components[component["bom-ref"]] = component
-                plain = [each for each in found.requires or [] if "extra ==" not in each]
-                waiting.append((component["bom-ref"], [normal(_name(each)) for each in plain]))
-    body = {
-        "metadata": {"component": root},
-        "components": [components[ref] for ref in sorted(components)],
-        "dependencies": [{"ref": ref, "dependsOn": sorted(set(edges[ref]))} for ref in sorted(edges)],
-    }
-    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(body, sort_keys=True))
-    head = {"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": f"urn:uuid:{serial}", "version": 1}
-    return {**head, **body}
-
-
-def _component(name: str, number: str, licence: str) -> dict[str, Any]:
-    purl = f"pkg:pypi/{normal(name)}@{number}"
-    component = {"type": "library", "bom-ref": purl, "name": name, "version": number, "purl": purl}
-    return {**component, "licenses": [{"license": {"name": licence}}]} if licence else component
-
-
-def _licence(found: Distribution) -> str:
-    declared = found.metadata.get("License-Expression") or found.metadata.get("License") or ""
-    return declared.split("\n")[0].strip()
-
-
-def _name(requirement: str) -> str:
-    name = re.match(r"[A-Za-z0-9_.-]+", requirement)
-    assert name is not None
-    return name[0]
-
-
 def main(words: list[str]) -> int:
     """Run the command line and return the exit code."""
     if words == ["check"]:
@@ -132,9 +80,6 @@ def main(words: list[str]) -> int:
         return int(bool(wrong))
     if words == ["floors"]:
         print("\n".join(f"{name}=={floor}" for name, floor in sorted(floors().items()) if floor))
-        return 0
-    if words[:1] == ["sbom"] and len(words) == 2:
-        Path(words[1]).write_text(json.dumps(sbom(), indent=1) + "\n", encoding="utf-8")
         return 0
     print(__doc__, file=sys.stderr)
     return 2

@@ -111,8 +111,8 @@ def _looked_at(file: File, entry: Any) -> strings.Strings:
     for index in range(0, len(held), 7):
         start, stop = strings.span_of(file.source, span.start, span.stop, file.byte_order == "big", index)
         assert file.source.read(start, stop - start) == held[index]
-    seen = strings.look(file.source, span.start, span.stop, entry.count, file.byte_order == "big", texts)
-    wanted = strings.definition(held, texts)
+    seen = strings.examine(file.source, span.start, span.stop, entry.count, file.byte_order == "big", texts)
+    wanted = strings.examine_definition(held, texts)
     assert seen == wanted, (seen, wanted)
     return seen
 
@@ -129,7 +129,7 @@ def _cut_while_open(path: Path, data: bytes) -> None:
             _asked(partial(_looked_at, file, entry), len(data))
         span, big = entry.value_span, file.byte_order == "big"
         if entry.element == ValueType.STRING:
-            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
+            _asked(partial(strings.examine, source, span.start, span.stop, entry.count, big), len(data))
     with suppress(FormatError):  # where the tensors lie may show in their bytes only
         for tensor in list(file.tensors.rows)[:8]:
             _asked(tensor.read, len(data))
@@ -151,7 +151,7 @@ def _overwritten_while_open(path: Path, data: bytes, other: bytes) -> None:
         _asked(partial(file.metadata.decode, entry), len(data))
         if entry.element == ValueType.STRING:
             span, big = entry.value_span, file.byte_order == "big"
-            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
+            _asked(partial(strings.examine, source, span.start, span.stop, entry.count, big), len(data))
             for at in (0, entry.count // 2, max(entry.count - 1, 0)):
                 _asked(partial(strings.span_of, source, span.start, span.stop, big, at), len(data))
     assert source.changed() is not None

@@ -28,9 +28,9 @@ from i2s_spec.codec import reference as recode
 from i2s_spec.codec.change_groups import BLOCK_TYPES, pack_blocks, unpack_blocks
 from i2s_spec.codec.encoding import TERNARY_TYPES, TernaryEncoding, Trits
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
-from i2s_spec.codec.observation import classify
+from i2s_spec.codec.observation import BLOCK, PayloadObservation, classify
 from i2s_spec.codec.quantized import TYPES
-from i2s_spec.codec.reference import BLOCK, PayloadObservation, observe, unpack_codes
+from i2s_spec.codec.reference import observe, unpack_codes
 from i2s_spec.codec.shape import matrix
 from i2s_spec.inspect.survey_reader import look_at
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect

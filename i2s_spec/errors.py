@@ -55,6 +55,10 @@ class Span(NamedTuple):
         where = f"0x{self.start:x}..0x{self.stop:x}"
         return f"{where} ({quote(self.path, bare=True)})" if self.path else where
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the span as plain data; the path is quoted."""
+        return {"start": self.start, "stop": self.stop, "path": quote(self.path, bare=True)}
+
 
 class TrustedText(str):
     """Text of this package inside a message: shown as they are, where text from a file would be quoted."""

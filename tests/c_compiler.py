@@ -34,13 +34,10 @@ def host_compiler() -> str:
     return compiler
 
 
-def program_of(source: Path, folder: Path, *command: str) -> Path:
-    """Compile a program against our headers, every warning an error.
-
-    :param command: a compiler and its options
-    """
+def program_of(source: Path, folder: Path, compiler: str, *options: str) -> Path:
+    """Compile a program against our headers, every warning an error unless an option switches it off."""
     program = folder / source.stem
-    words = [*command, *WARNINGS, f"-I{HEADERS}", str(source), "-o", str(program), "-lm"]
+    words = [compiler, *WARNINGS, *options, f"-I{HEADERS}", str(source), "-o", str(program), "-lm"]
     done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     return program

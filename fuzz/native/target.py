@@ -54,7 +54,7 @@ def check(source: Source, data: bytes) -> None:
             for count in {entry.count, entry.count + 1, max(0, entry.count - 1)}:
                 _asked(lambda: _scanner.strings(data[start:stop], count, big))  # noqa: B023
                 _asked(lambda: _scanner.invalid_utf8_in_array(source, start, stop, count, big))  # noqa: B023
-                _asked(lambda: strings.look(source, start, stop, count, big, (b"a", b"")))  # noqa: B023
+                _asked(lambda: strings.examine(source, start, stop, count, big, (b"a", b"")))  # noqa: B023
         if entry.element == ValueType.BOOL:
             _scanner.first_odd_bool(source, start, stop - start)
     names = [notes.tensor(i).name for i in _some(notes.tensors)]

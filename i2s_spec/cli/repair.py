@@ -13,14 +13,14 @@ import click
 
 from i2s_spec.cli.options import OUTPUT, call_files, check_target, reading, shown, whole_file, words, writing
 from i2s_spec.cli.process import progress_bar
-from i2s_spec.draw.text import json_document, json_string, visible
+from i2s_spec.draw.text import json_document, json_string
 from i2s_spec.errors import FormatError, counted
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
     from i2s_spec.linter.fix import Fixed
-    from i2s_spec.linter.key_edits import EditedKey, KeyEdits
-    from i2s_spec.linter.repair.plan import Action, Declined
+    from i2s_spec.linter.key_edits import KeyEdits
+    from i2s_spec.linter.repair.plan import Action
     from i2s_spec.linter.sanitize import Sanitized
 
 SCHEMA_VERSION = 1
@@ -137,10 +137,10 @@ def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
         "size_before": fixed.size_before,
         "size": fixed.size,
         "weights": {**fixed.weights._asdict(), "unchanged": fixed.weights.unchanged or fixed.copied is not None},
-        "keys": [{"key": json_string(each.key), "span": _span(each), "does": each.does} for each in fixed.keys],
+        "keys": [{"key": json_string(each.key), "span": each.at.as_dict(), "does": each.does} for each in fixed.keys],
         "copied": fixed.copied,
         "repaired": (_action(action) for action in fixed.actions),
-        "not_repaired": ({"code": d.code, "span": _span(d), "why": d.why} for d in fixed.declined),
+        "not_repaired": ({"code": d.code, "span": d.at.as_dict(), "why": d.why} for d in fixed.declined),
         "needs_unsafe": (_action(action) for action in fixed.withheld),
         "recoded": [json_string(name) for name in fixed.recoded],
         "changed": fixed.changed,
@@ -151,11 +151,7 @@ def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
 
 
 def _action(action: Action) -> dict[str, Any]:
-    return {"code": action.code, "span": _span(action), "does": action.does, "safe": action.safe}
-
-
-def _span(about: Action | Declined | EditedKey) -> dict[str, Any]:
-    return {"start": about.at.start, "stop": about.at.stop, "path": visible(about.at.path, bare=True)}
+    return {"code": action.code, "span": action.at.as_dict(), "does": action.does, "safe": action.safe}
 
 
 def _fix_lines(fixed: Fixed, target: str | None, with_bytes: bool) -> Iterator[str]:
@@ -306,12 +302,8 @@ def _sanitize_document(done: Sanitized, target: str | None) -> dict[str, Any]:
         "tensors": done.tensors,
         "renamed": done.renamed,
         "weights": done.weights,
-        "left_out": (
-            {"span": {"start": each.span.start, "stop": each.span.stop, "path": visible(each.span.path, bare=True)},
-             "what": each.what, "bytes": each.size}
-            for each in done.left_out
-        ),
-    }  # fmt: skip
+        "left_out": ({"span": each.span.as_dict(), "what": each.what, "bytes": each.size} for each in done.left_out),
+    }
 
 
 def _sanitize_lines(done: Sanitized, target: str | None) -> Iterator[str]:

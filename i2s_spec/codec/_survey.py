@@ -288,7 +288,7 @@ class Parts:
         self, at: int, size: int, step: int, tail_bytes: int = 0, width: int = 0, mask: int = 0,
         scales: ScalePlaces | None = None,
     ) -> int:  # fmt: skip
-        """Append the parts of a payload of `size` bytes, `step` bytes each; return their number. The tail is after the last."""
+        """Append the parts of a payload, of `step` bytes each, with the tail after the last; return their number."""
         if not (0 < size < _FAR and 0 < step < _FAR):
             raise ValueError("no such part")
         for pos in range(0, size, step):

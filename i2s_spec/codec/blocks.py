@@ -382,7 +382,7 @@ _ZERO_CODE = 1
 
 
 def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: ByteOrder = "little") -> Groups:
-    """Look at a stretch of a payload.
+    """Observe a stretch of a payload.
 
     :param data: its bytes, anything with the buffer protocol
     :param type: the name of a type of `schema.blocks`

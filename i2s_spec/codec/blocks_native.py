@@ -248,7 +248,7 @@ def _spread(tensor: Blocks, part: Callable[[int, int, int, int, int], None], thr
 def pack_apart(
     tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: ByteOrder, out: Any, threads: int
 ) -> Any:
-    """As `blocks_native.pack`, of values whose shape `tensor` has."""
+    """Pack values, whose shape `tensor` has, as `pack` does."""
     if values.dtype != np.int8:
         blocks.require_values(values, tensor)
     stored = stored_scales(tensor, scales, byte_order)
@@ -269,7 +269,7 @@ def pack_apart(
 def unpack_apart(
     tensor: Blocks, raw: NDArray[np.uint8], answer: UnusedCode, out: NDArray[np.int8], threads: int
 ) -> None:
-    """Fill `out` with the weights without their scales; as `blocks_native.unpack`."""
+    """Fill `out` with the weights without their scales, as `unpack` does."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
     where = kernels.run_layout(CANONICAL.layout, tensor.rows, tensor.cols)
     flat = out.reshape(-1)
@@ -292,7 +292,7 @@ def dequantize_apart(
     out: NDArray[np.float32],
     threads: int,
 ) -> NDArray[np.float32]:
-    """Fill `out` with the weights; as `blocks_native.dequantize`."""
+    """Fill `out` with the weights, as `dequantize` does."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
     if not kernels.row_floats(payload, CANONICAL.code_map, scales, out.reshape(-1), threads):
         return out

@@ -102,14 +102,14 @@ def convert(
         group = blocks_of(shape, source).group
     if target == ONE_SCALE:
         _require_no_fourth(values, target)
-        needed = regroup(values, scales, group, values.size, target)
+        needed = change_group_size(values, scales, group, values.size, target)
         packed = native.pack(values, needed[0], dialect, byte_order=target_order or byte_order, threads=threads)
         return Converted(packed, 0.0)
     layout = block_layout(target)
     if not layout.fourth:
         _require_no_fourth(values, target)
     tensor = blocks_of(shape, target)
-    needed = regroup(values, scales, group, tensor.group, target)
+    needed = change_group_size(values, scales, group, tensor.group, target)
     if source == ONE_SCALE:  # as ggml's quantizers have it: a group of zeros has the scale 0
         needed = np.where(values.reshape(-1, tensor.group).any(axis=1), needed, np.float32(0))
     stored = rounded_scales(needed, layout)
@@ -117,7 +117,7 @@ def convert(
     return Converted(packed, rounding_of(needed, stored))
 
 
-def regroup(
+def change_group_size(
     values: NDArray[np.int8], scales: NDArray[np.float32], group: int, target: int, name: str
 ) -> NDArray[np.float32]:
     """Return the scales of groups of another size.

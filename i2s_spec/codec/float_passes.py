@@ -43,7 +43,7 @@ def width_of(type: str) -> int:
 
 
 def wide(words: NDArray[np.uint8], type: str) -> NDArray[np.float32]:
-    """Words, as bytes, as float32."""
+    """Convert words, given as bytes, to float32."""
     bits: NDArray[Any] = words.view(np.dtype(FLOAT_WORDS[type]).newbyteorder("<"))
     return widened(bits.astype(FLOAT_WORDS[type], copy=False), type)
 
@@ -166,7 +166,7 @@ def change_words(words: NDArray[np.uint8], type: str, target: str) -> tuple[NDAr
 
 
 def matrix(block: int) -> NDArray[np.float64]:
-    """H itself, [block, block]: what `transform` multiplies with."""
+    """Return H, [block, block], by which `transform` multiplies."""
     each = np.arange(block)
     common = np.bitwise_count(each[:, None] & each[None, :])
     signed: NDArray[np.float64] = np.where(common % 2, -1.0, 1.0) / np.sqrt(block)
@@ -174,7 +174,7 @@ def matrix(block: int) -> NDArray[np.float64]:
 
 
 def transform(x: NDArray[np.float32], block: int) -> NDArray[np.float32]:
-    """H times each block of the last dimension, float32.
+    """Multiply each block of the last dimension by H, float32.
 
     :param x: float32 [..., width]; the width is a multiple of `block`, a power of two
     """
@@ -191,12 +191,12 @@ def transform(x: NDArray[np.float32], block: int) -> NDArray[np.float32]:
 
 
 def rotate(x: NDArray[np.float32], block: int, signs: Sequence[int] | None = None) -> NDArray[np.float32]:
-    """x' = H (s * x): what a program does to the input of a folded weight."""
+    """Rotate the input of a folded weight, as programs do: x' = H (s * x)."""
     return transform(x if signs is None else x * np.array(signs, dtype=np.float32), block)
 
 
 def restore(z: NDArray[np.float32], block: int, signs: Sequence[int] | None = None) -> NDArray[np.float32]:
-    """h = s * (H z): what a program does to the rows of a rotated table; `rotate` undone."""
+    """Undo `rotate` for the rows of a rotated table, as programs do: h = s * (H z)."""
     h = transform(z, block)
     return h if signs is None else h * np.array(signs, dtype=np.float32)
 

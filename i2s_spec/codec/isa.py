@@ -55,7 +55,7 @@ def names() -> tuple[tuple[str, bool], ...]:
 
 
 def check() -> None:
-    """Look at the settings before anything is computed with them.
+    """Check the settings before anything is computed with them.
 
     :raises SettingError: where I2S_ISA names a set that was not compiled, or that this processor can run in no table; where
         I2S_HIDE names an unknown feature

@@ -107,7 +107,7 @@ def is_runs(layout: Layout) -> bool:
 def unpack(
     payload: Bytes, where: RunLayout, code_map: CodeMap | None, out: Bytes, threads: int, sought: int | None = None
 ) -> bool:
-    """One byte an element: the trit of a code map, or the code itself; whether the code `sought` occurs."""
+    """Unpack to a byte an element, the trit of a code map or the code; return whether the code `sought` occurs."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
     group, way = where.group, way_of(out, where, threads)
     seen: list[bool] = []
@@ -126,7 +126,7 @@ def unpack(
 
 
 def pack(elements: Bytes, where: RunLayout, code_map: CodeMap | None, out: Bytes, threads: int) -> bool:
-    """One byte an element to payload; False if one was no trit, or no code."""
+    """Pack one byte an element to payload; return False if one was no trit, or no code."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
     group, stream = where.group, way_of(out, where, threads) == PAST
     bad: list[bool] = []
@@ -142,7 +142,7 @@ def pack(elements: Bytes, where: RunLayout, code_map: CodeMap | None, out: Bytes
 def floats(
     payload: Bytes, where: RunLayout, code_map: CodeMap, scale: np.float32, out: NDArray[np.float32], threads: int
 ) -> None:
-    """One float32 an element: the trit times the scale."""
+    """Write one float32 an element: the trit times the scale."""
     row, meaning = chosen().row, MAP_IDS[code_map]
     group, way = where.group, way_of(out.view(np.uint8), where, threads)
 
@@ -156,8 +156,8 @@ def floats(
 def row_floats(
     payload: Bytes, code_map: CodeMap, scales: NDArray[np.float32], out: NDArray[np.float32], threads: int
 ) -> bool:
-    """One float32 an element of interleave-128: the trit times the scale of its row; whether any code is 3, which the
-    kernels make something of that means nothing."""
+    """Write one float32 an element of interleave-128, the trit times the scale of its row; return whether any code is 3,
+    whose results mean nothing."""
     row, meaning, width = chosen().row, MAP_IDS[code_map], payload.size // scales.size
     way = way_of(out.view(np.uint8), RunLayout(BLOCK_BYTES, False), threads)
     seen: list[bool] = []
@@ -173,8 +173,8 @@ def row_floats(
 def recode(
     payload: Bytes, rows: int, cols: int, source: Layout, target: Layout, codes: list[int], out: Bytes, threads: int
 ) -> None:
-    """One layout to another, and each code to `codes[code]`; nothing but payload is read and written where both layouts
-    are permutations of blocks or of rows that the kernels know."""
+    """Recode one layout to another, and each code to `codes[code]`; only payload is read and written if both layouts are
+    permutations of blocks or of rows that the kernels know."""
     of, to = run_layout(source, rows, cols), run_layout(target, rows, cols)
     row, remap, stream = chosen().row, remap_of(codes), way_of(out, to, threads) == PAST
     source_kind, target_kind = (0, 0) if of == to else (of.kind, to.kind)
@@ -220,8 +220,8 @@ def _recode_rest(payload: Bytes, of: RunLayout, to: RunLayout, codes: list[int],
 
 
 def remap_of(codes: list[int]) -> Bytes:
-    """Another code for each code, as the kernels take it: for either bit of the new code a polynomial over the bits of the
-    old one, constant, high bit, low bit, both; empty where every code stays."""
+    """Return the map of codes as the kernels take it: for either bit of the new code a polynomial over the bits of the old
+    one, constant, high bit, low bit, both; empty where every code stays."""
     if codes == [0, 1, 2, 3]:
         return _NOTHING
     coefficients = []
@@ -249,7 +249,7 @@ def occurs(payload: Bytes, code: int, threads: int) -> bool:
 
 
 def way_of(out: Bytes, where: RunLayout, threads: int) -> int:
-    """How a result is stored: past the cache where it is so large that it should be and lies so that it can, or owned."""
+    """Return how a result is stored: past the cache if it is large enough and aligned, or owned."""
     if OWNS and threads < OWN_BELOW:
         return OWNED
     even = where.group % BLOCK_BYTES == 0 or where.kind is not None

@@ -21,7 +21,7 @@ import numpy as np
 from i2s_spec.codec import _codec, kernels, reference
 from i2s_spec.codec import reference as definition
 from i2s_spec.codec.observation import one_scale, read_tail, write_tail
-from i2s_spec.codec.reference import Scan, UnusedCode, codes_of_trits, recoded_codes, sized, trits_of_codes
+from i2s_spec.codec.reference import Scan, UnusedCode, codes_of_trits, recoded_codes, trits_of_codes
 from i2s_spec.codec.shape import (
     PayloadShape,
     check_readable,
@@ -30,6 +30,7 @@ from i2s_spec.codec.shape import (
     matrix,
     octets,
     payload_shape,
+    sized,
     windows,
 )
 from i2s_spec.errors import counted

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
@@ -39,10 +40,10 @@ from i2s_spec.codec.shape import (
     PayloadShape,
     check_readable,
     check_writable,
-    matrix,
     octets,
     payload_shape,
     place,
+    sized,
     whole_blocks,
     windows,
 )
@@ -52,40 +53,6 @@ from i2s_spec.schema.faults import ByteOrder
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "BLOCK",
-    "LEAST_RUN",
-    "PayloadObservation",
-    "Scan",
-    "UnusedCode",
-    "UnusedCodeError",
-    "check_codes",
-    "codes_of_trits",
-    "count_codes",
-    "dequantize",
-    "held_codes",
-    "histogram",
-    "join",
-    "matrix",
-    "observe",
-    "pack",
-    "pack_codes",
-    "pack_trits",
-    "place",
-    "read_tail",
-    "recode",
-    "recoded_codes",
-    "scan",
-    "sized",
-    "transcode",
-    "trits_of_codes",
-    "unpack",
-    "unpack_codes",
-    "unpack_trits",
-    "windows",
-    "write_tail",
-]
 
 
 def pack(
@@ -307,21 +274,6 @@ def count_codes(payload: Any) -> tuple[int, int, int, int]:
     return zero, one, two, three
 
 
-def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
-    """Return the bytes of a payload, once its size is known to be right.
-
-    :raises ValueError: for a shape that is not a whole number of blocks, and for another size than n/4 bytes
-    """
-    rows, cols = shape
-    layout.check(rows, cols)
-    raw = octets(payload)
-    if raw.size != (want := rows * cols // CODES_PER_BYTE):
-        raise ValueError(
-            f"{rows:,} x {cols:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
-        )
-    return raw
-
-
 def check_codes(codes: NDArray[np.uint8]) -> None:
     """Refuse values that are no codes.
 
@@ -361,8 +313,9 @@ def codes_of_trits(trits: NDArray[Any], code_map: CodeMap) -> NDArray[np.uint8]:
     return codes
 
 
+@cache
 def trits_of_codes(code_map: CodeMap, unused_code: UnusedCode = "reject") -> NDArray[np.int8]:
-    """Return the trits of the codes 0 to 3, int8 [4]; with `reject`, 0 stands in for the code that is an error.
+    """Return the trits of the codes 0 to 3, int8 [4], read-only; with `reject`, 0 stands in for the code that is an error.
 
     :raises ValueError: for a policy that does not exist, and for `plus-two` where no program reads +2
     """
@@ -371,7 +324,9 @@ def trits_of_codes(code_map: CodeMap, unused_code: UnusedCode = "reject") -> NDA
     if unused_code == "plus-two" and code_map != _MINUS_ONE:
         raise ValueError(f"code {code_map.unused} is +2 to readers of {_MINUS_ONE} only, not of {code_map}")
     unused = 2 if unused_code == "plus-two" else 0
-    return np.array([unused if trit is None else trit for trit in code_map.trits], dtype=np.int8)
+    trits = np.array([unused if trit is None else trit for trit in code_map.trits], dtype=np.int8)
+    trits.flags.writeable = False
+    return trits
 
 
 def held_codes(payload: NDArray[np.uint8], tensor: PayloadShape, layout: Layout) -> NDArray[np.uint8]:
@@ -493,7 +448,7 @@ _END: Final = 1 << 64
 def observe(
     data: Any, pos: int = 0, width: int = 0, mask: int = 0, scales: ScalePlaces | None = None
 ) -> PayloadObservation:
-    """Look at a stretch of a payload.
+    """Observe a stretch of a payload.
 
     :param data: its bytes, anything with the buffer protocol
     :param pos: where in the payload it begins, a multiple of `BLOCK`

@@ -119,6 +119,21 @@ def octets(data: Any) -> NDArray[np.uint8]:
     return np.frombuffer(view, dtype=np.uint8)
 
 
+def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
+    """Return the bytes of a payload, once its size is known to be right.
+
+    :raises ValueError: for a shape that is not a whole number of blocks, and for another size than n/4 bytes
+    """
+    rows, cols = shape
+    layout.check(rows, cols)
+    raw = octets(payload)
+    if raw.size != (want := rows * cols // CODES_PER_BYTE):
+        raise ValueError(
+            f"{rows:,} x {cols:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
+    return raw
+
+
 def windows(n: int) -> Iterator[tuple[int, int]]:
     """Ranges of at most `WINDOW` elements that cover `n`."""
     return ((start, min(start + WINDOW, n)) for start in range(0, n, WINDOW))

@@ -27,7 +27,7 @@ import numpy as np
 
 from i2s_spec.draw.chart import HeatCell, heat_map
 from i2s_spec.draw.terminal import Column, plain, table
-from i2s_spec.draw.text import json_string, made_by, visible
+from i2s_spec.draw.text import json_string, report_footer, visible
 from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def lineage_page(tensors: Sequence[TensorLineage], lines: Sequence[str], a: str,
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>i2s diff</title><style>{_STYLE}</style></head>\n<body><h1>Changed trits</h1><p>{escape(heading)}</p>\n"
         f'<div class="scroll">{drawn}</div>\n<div class="scroll"><pre>{shares}</pre></div>\n'
-        f'<pre class="differences">{words}</pre>\n<footer>{made_by(command)}</footer></body></html>\n'
+        f'<pre class="differences">{words}</pre>\n<footer>{report_footer(command)}</footer></body></html>\n'
     )
 
 

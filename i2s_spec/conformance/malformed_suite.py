@@ -9,7 +9,6 @@ the same files without it (`without_i2s`). The same version writes the same byte
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable, Container, Iterator
@@ -22,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from i2s_spec._version import tool
 from i2s_spec.fuzzing.inputs import sound
-from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
+from i2s_spec.gguf.atomic_file import publish_folder, refuse_full_folder, unfinished_folder
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.survey import Reading
@@ -86,11 +85,7 @@ def export(
     :raises OSError: where it cannot be written
     """
     target = Path(target)
-    if target.exists() and not target.is_dir():
-        raise FileExistsError(errno.EEXIST, "this is a file; a folder is to be written", str(target))
-    if not force and target.is_dir() and any(target.iterdir()):
-        raise FileExistsError(errno.EEXIST, "the folder is not empty; force replaces files in it", str(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    refuse_full_folder(target, force, "files")
     with unfinished_folder(target) as part:
         done = _fill(Path(part), huge, i2s, progress)
         _publish(Path(part), target)
@@ -170,7 +165,7 @@ def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
         "severity": rule.severity.value,
         "clause": rule.clause,
         "title": rule.title,
-        "span": {"start": span.start, "stop": span.stop, "path": span.path},
+        "span": span.as_dict(),
         "also": sorted(case.also),
         "phase": phase_of(rule, case.path).value,
         "reader": reader_of(rule, case.path).value,

@@ -6,7 +6,6 @@ version makes the same bytes each time. Nothing is uploaded.
 
 from __future__ import annotations
 
-import errno
 import gzip
 import io
 import json
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, suite_files
-from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
+from i2s_spec.gguf.atomic_file import publish_folder, refuse_full_folder, unfinished_folder
 
 _ABOUT: Final = (
     "Test vectors for decoders of I2_S and other ternary GGUF types, with expected answers (data only, 0BSD)"
@@ -114,11 +113,9 @@ def write_package(target: str | os.PathLike[str], registry: str, source: bytes |
     if registry not in REGISTRIES:
         raise ValueError(f"packages are made for {', '.join(REGISTRIES)}, not {registry!r}")
     target = Path(target)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise FileExistsError(errno.EEXIST, "the folder is not empty", str(target))
+    refuse_full_folder(target)
     files = _unpacked(source if source is not None else tarball())
     made = REGISTRIES[registry](files)
-    target.parent.mkdir(parents=True, exist_ok=True)
     with unfinished_folder(target) as part:
         for path, data in made.items():
             Path(part, path).parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ import numpy as np
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.blocks import blocks_of, rounded_scales
 from i2s_spec.codec.blocks_native import in_file_order
-from i2s_spec.codec.change_groups import BLOCK_TYPES, convert, regroup
+from i2s_spec.codec.change_groups import BLOCK_TYPES, change_group_size, convert
 from i2s_spec.codec.encoding import (
     FLOAT_WORDS,
     NO_SCALES,
@@ -189,7 +189,7 @@ def regrouped(
     before, scales = blocks_native.unpack(data, shape, source.type, byte_order=source.byte_order)
     after, stored = blocks_native.unpack(done.data, shape, form.type, byte_order=form.byte_order)
     tensor = blocks_of(shape, form.type)
-    needed = regroup(before, scales, blocks_of(shape, source.type).group, tensor.group, form.type)
+    needed = change_group_size(before, scales, blocks_of(shape, source.type).group, tensor.group, form.type)
     wanted = rounded_scales(needed, tensor.layout).astype(np.float32)
     if not np.array_equal(before, after) or not np.array_equal(stored, wanted):
         raise ProofError(f"{form.type} does not give back the weights that were written")

@@ -19,8 +19,8 @@ from i2s_spec.codec import blocks_native, native
 from i2s_spec.codec.blocks import blocks_of
 from i2s_spec.codec.blocks_native import quantize as quantize_blocks
 from i2s_spec.codec.float_passes import fold
+from i2s_spec.codec.observation import write_tail
 from i2s_spec.codec.quantize import quantize
-from i2s_spec.codec.reference import write_tail
 from i2s_spec.codec.shape import to_bfloat16
 from i2s_spec.schema.architectures import Rotation
 from i2s_spec.schema.blocks import GROUP_LAYOUTS

@@ -5,7 +5,7 @@ r"""Values as text: untrusted text escaped, numbers, sizes and faults in words, 
     >>> size_words(1_187_801_280), count_words(2_412_820_480)
     ('1.11 GiB', '2.41 B')
 
-`made_by` says what made a page; `rows` draws bytes:
+`report_footer` is the footer of a page; `rows` draws bytes:
 
     >>> for row in rows(b"GGUF\x03", 0x1e, 8): print(f"{row.address:04x}  {row.hex}  |{row.ascii}|")
     0018                    47 47  |      GG|
@@ -252,8 +252,8 @@ def made_at() -> datetime:
     return datetime.fromtimestamp(int(given), UTC) if re.fullmatch(_SECONDS, given) else datetime.now(UTC)
 
 
-def made_by(command: str = "") -> str:
-    """Return the sentence as HTML; the command is escaped, and left out if it is empty.
+def report_footer(command: str = "") -> str:
+    """Return the footer of a page as HTML: program, version, time, and the command if there is one.
 
     :param command: the command as it was typed
     """

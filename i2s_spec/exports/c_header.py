@@ -111,8 +111,8 @@ def _dialects() -> dict[str, str]:
     trits = ([NO_TRIT if trit is None else trit for trit in each.trits] for each in CODE_MAPS.values())
     return holes | {
         "TRITS": "\n".join(f"    {{{listed(each)}}}," for each in trits),
-        "BYTE_OF": _cases((name, in_c(layout.byte_of.text)) for name, layout in layouts),
-        "SHIFT_OF": _cases((name, f"(unsigned)({in_c(layout.shift_of.text)})") for name, layout in layouts),
+        "BYTE_OF": _cases((name, in_c(layout.byte_of)) for name, layout in layouts),
+        "SHIFT_OF": _cases((name, f"(unsigned)({in_c(layout.shift_of)})") for name, layout in layouts),
         "FITS": _cases((name, each) for (name, _), each in zip(layouts, fits, strict=True)),
         "COPIES": listed(each.copies for each in TAILS.values()),
     }

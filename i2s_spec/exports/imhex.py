@@ -117,7 +117,7 @@ def _functions() -> str:
         for what, formula in (("byte", layout.byte_of), ("shift", layout.shift_of)):
             parts += [
                 f"fn {what}_of_{name}(u128 k, u128 rows, u128 cols) {{",
-                f"    return {in_c(formula.text)};",
+                f"    return {in_c(formula)};",
                 "};",
                 "",
             ]

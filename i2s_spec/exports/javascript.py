@@ -33,8 +33,8 @@ def text() -> str:
     layouts = [
         f"    {{name: {json.dumps(each.name)}, block: {each.block}, rowBlock: {each.row_block}, "
         f"knownAs: {json.dumps(each.known_as)},\n"
-        f"      byteOf: (k, rows, cols) => {in_javascript(each.byte_of.text)},\n"
-        f"      shiftOf: (k, rows, cols) => {in_javascript(each.shift_of.text)}}},"
+        f"      byteOf: (k, rows, cols) => {in_javascript(each.byte_of)},\n"
+        f"      shiftOf: (k, rows, cols) => {in_javascript(each.shift_of)}}},"
         for each in LAYOUTS.values()
     ]
     code_maps = [
@@ -124,7 +124,7 @@ def by_parts(layout: BlockLayout, what: Literal["byte_of", "place_of"], words: C
     >>> by_parts(BLOCK_LAYOUTS["PTQ1_0"], "byte_of", in_c)
     'k < 80 ? k % 16 : (k < 120 ? 16 + k % 8 : 24 + k % 2)'
     """
-    *before, last = (words(getattr(part, what).text) for part in layout.parts)
+    *before, last = (words(getattr(part, what)) for part in layout.parts)
     for part, formula in reversed(list(zip(layout.parts, before, strict=False))):
         last = f"k < {part.stop} ? {formula} : " + (f"({last})" if "?" in last else last)
     return last

@@ -93,7 +93,7 @@ def document() -> dict[str, Any]:
 
 
 def _formula(formula: Formula) -> dict[str, str]:
-    return {"python": formula.text, "c": in_c(formula.text), "javascript": in_javascript(formula.text)}
+    return {"python": formula, "c": in_c(formula), "javascript": in_javascript(formula)}
 
 
 def _block_type(layout: BlockLayout) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def _tensor(tail: RecordStruct) -> str:
 
 def _shape_names(layout: Layout) -> list[str]:
     """Which of rows and columns the place of an element depends on."""
-    return [name for name in ("rows", "cols") if name in layout.byte_of.text + layout.shift_of.text]
+    return [name for name in ("rows", "cols") if name in layout.byte_of + layout.shift_of]
 
 
 def _whole(number: str, block: int) -> str:
@@ -207,9 +207,9 @@ def _layout(layout: Layout) -> str:
         "    instances:",
         "      place:",
         '        doc: "Byte of the payload."',
-        f"        value: {_formula(layout.byte_of.text, 'u8')}",
+        f"        value: {_formula(layout.byte_of, 'u8')}",
         "      shift:",
-        f"        value: {_formula(layout.shift_of.text, 'u8')}",
+        f"        value: {_formula(layout.shift_of, 'u8')}",
         "      code:",
         "        value: (_parent.as<i2s_tensor>.payload[place] >> shift) & 3",
     ]

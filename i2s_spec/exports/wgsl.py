@@ -31,8 +31,8 @@ def text() -> str:
     holes = {
         "I2S_KIND": str(I2S),
         "CONSTANTS": "\n".join(constants),
-        "BYTE_OF": _cases((i, f"return {in_c(each.byte_of.text)};") for i, each in enumerate(LAYOUTS.values())),
-        "SHIFT_OF": _cases((i, f"return {in_c(each.shift_of.text)};") for i, each in enumerate(LAYOUTS.values())),
+        "BYTE_OF": _cases((i, f"return {in_c(each.byte_of)};") for i, each in enumerate(LAYOUTS.values())),
+        "SHIFT_OF": _cases((i, f"return {in_c(each.shift_of)};") for i, each in enumerate(LAYOUTS.values())),
         "TRITS_OF": _cases((i, f"return {trits}u;") for i, trits in packed_trits().items()),
         "PLACE_OF": _cases((number, f"return I2sPlace({_members_of(each)});") for number, each in blocks),
         "BLOCK_BYTE_OF": _cases((number, _parts(each, "byte_of")) for number, each in blocks),
@@ -72,5 +72,5 @@ def _cases(bodies: Iterable[tuple[int, str]]) -> str:
 
 def _parts(layout: BlockLayout, what: str) -> str:
     """Return the statements that give byte or place of element `k`: the formula of the part that contains it."""
-    *before, last = ((part.stop, in_c(getattr(part, what).text)) for part in layout.parts)
+    *before, last = ((part.stop, in_c(getattr(part, what))) for part in layout.parts)
     return " ".join([*(f"if k < {stop}u {{ return {formula}; }}" for stop, formula in before), f"return {last[1]};"])

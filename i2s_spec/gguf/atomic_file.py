@@ -493,6 +493,21 @@ def _remove(path: str) -> bool:
         os.close(fd)
 
 
+def refuse_full_folder(target: str | os.PathLike[str], force: bool = False, replaces: str = "") -> None:
+    """Refuse a name for a folder that cannot be written; make the folder that it is to be in.
+
+    :param force: whether files may be in it
+    :param replaces: what happens to them with `force`, for the message
+    :raises FileExistsError: where the name is that of a file, or of a folder with something in it
+    """
+    if os.path.exists(target) and not os.path.isdir(target):
+        raise FileExistsError(errno.EEXIST, "this is a file; a folder is to be written", os.fspath(target))
+    if not force and os.path.isdir(target) and os.listdir(target):
+        more = f"; force replaces {replaces} in it" if replaces else ""
+        raise FileExistsError(errno.EEXIST, f"the folder is not empty{more}", os.fspath(target))
+    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+
+
 @contextmanager
 def unfinished_folder(path: str | os.PathLike[str]) -> Iterator[str]:
     """Provide a folder beside a file or folder that will be, to be filled and then given its name, by

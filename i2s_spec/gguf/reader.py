@@ -89,9 +89,9 @@ class File:
         self.index = HeaderIndex(source)
         self.fault: FormatError | None = self.index.fault
         if self.fault is not None and self.fault.code not in faults.NO_INPUT:
-            from i2s_spec.gguf.strings import text_decoded
+            from i2s_spec.gguf.strings import utf8_damage
 
-            self.fault = text_decoded(source) or self.fault
+            self.fault = utf8_damage(source) or self.fault
         #: Faults that the reading went past, for which strict readers refuse the file: keys that are too long, and an
         #: impossible alignment where the offsets show another one.
         self.passed: tuple[FormatError, ...] = self.index.passed

@@ -1,13 +1,13 @@
 """Arrays of strings, examined without decoding: what is empty, repeated, too long, or not as it should be.
 
 A vocabulary has 128,256 tokens and 280,147 merges; as Python strings they would take longer to make than all other
-rules of the linter take. `look` walks over their bytes once, `definition` says on a list what it finds.
+rules of the linter take. `examine` walks over their bytes once, `examine_definition` says on a list what it finds.
 
-    >>> seen = definition([b"a", b"b c", b"", b"a"], [b"b c"])
+    >>> seen = examine_definition([b"a", b"b c", b"", b"a"], [b"b c"])
     >>> seen.empty, seen.first_empty, seen.same, seen.found
     (1, 2, (0, 3), (1,))
 
-`text_decoded` tells that a whole file went through a text decoder.
+`utf8_damage` tells that a whole file went through a text decoder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from i2s_spec.schema.faults import MAGIC
 COMPARED: Final = 1 << 20
 
 #: Strings longer than this are measured and not examined: no token is as long.
-LOOKED_AT: Final = 1 << 16
+LONGEST: Final = 1 << 16
 
 #: Odd byte tokens that are kept.
 CACHED: Final = 16
@@ -70,7 +70,7 @@ class Strings(NamedTuple):
     is_utf8: bool
 
 
-def look(
+def examine(
     source: Source,
     start: int,
     stop: int,
@@ -90,7 +90,7 @@ def look(
     same: tuple[int, int] | None = None
     confirmed = 0
     for part in _parts(source, walk, count, stop):
-        for second, second_at in walk.feed(part, LOOKED_AT):
+        for second, second_at in walk.feed(part, LONGEST):
             if same is None and confirmed < _CONFIRMED:
                 confirmed += 1
                 first = _first(source, start, stop, big, second, _text(source, second_at, stop, big))
@@ -117,8 +117,8 @@ def _parts(source: Source, walk: _strings.Walk | _strings.Merges, count: int, st
         at = walk.position
         if stop - at < 8:
             raise _changed(at, stop)
-        # One string of at most LOOKED_AT bytes fits into each part whole.
-        size = min(_PART + LOOKED_AT, stop - at)
+        # One string of at most LONGEST bytes fits into each part whole.
+        size = min(_PART + LONGEST, stop - at)
         view = source.view
         if view is not None:
             yield view[at : at + size]
@@ -131,13 +131,13 @@ def _parts(source: Source, walk: _strings.Walk | _strings.Merges, count: int, st
             raise _changed(at, stop)
 
 
-def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: int = COMPARED) -> Strings:
-    """Return what `look` finds in an array, defined on a list."""
+def examine_definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: int = COMPARED) -> Strings:
+    """Return what `examine` finds in an array, defined on a list."""
 
     def places(holds: list[bool]) -> tuple[int, int]:
         return sum(holds), holds.index(True) if any(holds) else -1
 
-    short = [string if len(string) <= LOOKED_AT else None for string in strings]
+    short = [string if len(string) <= LONGEST else None for string in strings]
     empty, first_empty = places([string == b"" for string in strings])
     odd_pairs, first_odd_pair = places([string is None or not _is_pair(string) for string in short])
     numbered, first_numbered = places([string is not None and _is_numbered(string) for string in short])
@@ -214,7 +214,7 @@ def merge_results(source: Source, start: int, stop: int, count: int, big: bool) 
     count = min(count, COMPARED)
     walk = _strings.Merges(start, count, big, _seed())
     for part in _parts(source, walk, count, stop):
-        walk.feed(part, LOOKED_AT)
+        walk.feed(part, LONGEST)
     unmade = walk.results - walk.made
     return MergeResults(walk.results, unmade, walk.first_unmade() if unmade else -1)
 
@@ -224,7 +224,7 @@ def merge_results_definition(merges: Sequence[bytes]) -> MergeResults:
     firsts: dict[bytes, int] = {}
     made: set[bytes] = set()
     for i, merge in enumerate(merges[:COMPARED]):
-        if len(merge) > LOOKED_AT or not _is_pair(merge):
+        if len(merge) > LONGEST or not _is_pair(merge):
             continue
         parts = merge.split(b" ")
         applicable = all(_is_character(part) or part in firsts for part in parts)
@@ -244,7 +244,7 @@ def _is_character(part: bytes) -> bool:
 
 def _first(source: Source, start: int, stop: int, big: bool, count: int, text: bytes) -> int:
     """Which of the first `count` strings of an array is a text, or -1."""
-    return look(source, start, stop, count, big, [text], 0).found[0]
+    return examine(source, start, stop, count, big, [text], 0).found[0]
 
 
 def span_of(source: Source, start: int, stop: int, big: bool, index: int) -> tuple[int, int]:
@@ -257,7 +257,7 @@ def span_of(source: Source, start: int, stop: int, big: bool, index: int) -> tup
         at = walk.position
         if stop - at < 8:
             raise _changed(at, stop)
-        walk.feed(source.read(at, min(_PART + LOOKED_AT, stop - at)), LOOKED_AT)
+        walk.feed(source.read(at, min(_PART + LONGEST, stop - at)), LONGEST)
         if walk.position == at:
             raise _changed(at, stop)
     start = walk.position
@@ -301,7 +301,7 @@ def _changed(at: int, stop: int) -> FormatError:
     return FormatError(faults.CHANGED, Span(min(at, stop), stop), reason=reason)
 
 
-# --- text decoded ----------------------------------------------------------------------------------------------------
+# --- UTF-8 damage ----------------------------------------------------------------------------------------------------
 # All of such a file is UTF-8, which files of weights are not (12.1).
 
 #: How many bytes are examined from the start, and in each of so many windows through the rest of the file.
@@ -318,7 +318,7 @@ _REPLACED: Final = "bytes that are not UTF-8 became U+FFFD (EF BF BD), and what 
 _LATIN_1: Final = "each byte above 127 became the two bytes of a Latin-1 character in UTF-8, which can be undone"
 
 
-def text_decoded(source: Source) -> FormatError | None:
+def utf8_damage(source: Source) -> FormatError | None:
     """Return the fault of a file that was decoded as text and encoded as UTF-8; None where some bytes are not UTF-8.
 
     A bounded part of the file is read. Vocabularies are UTF-8 too, so the file has to hold many characters that only a

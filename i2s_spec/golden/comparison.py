@@ -171,7 +171,7 @@ def _loaded(
     from i2s_spec.gguf.source import open_regular
     from i2s_spec.model.load import load_model
 
-    open_regular(model).close()  # what is not there, or no file, is said with its name
+    open_regular(model).close()  # an error names a path that is not there, or no file
     activation = header.get("activation")
     name = activation.get("name") if isinstance(activation, dict) else None
     try:

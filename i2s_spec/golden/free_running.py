@@ -154,7 +154,7 @@ class _Judge:
             return
         self._pairs[name] = pair
         behind = self._since[name] is not None
-        agrees = self._agrees(tap, pair)
+        agrees = pair.agrees() and not self._sum_off(tap, pair) > 0
         own = None if agrees and not behind else expected(name, self._pairs, self.reference, self.bfloat16, behind)
         if not behind and not agrees:
             self._since[name] = self._place
@@ -180,10 +180,6 @@ class _Judge:
             tap.notes = (*tap.notes, f"a corner: {pair.got.size:,} of {counted(pair.whole.size, 'element')}")
             if tap.status == "wrong":
                 tap.notes = (*tap.notes, *_wrong_places(pair, pair.places, room))
-
-    def _agrees(self, tap: TapResult, pair: Pair) -> bool:
-        """Whether a tensor is the same to the last digit, and its printed sum, too."""
-        return pair.agrees() and not self._sum_off(tap, pair) > 0
 
     def _sum_off(self, tap: TapResult, pair: Pair) -> float:
         """How far a printed sum is off, beyond what adding up takes."""
@@ -279,7 +275,7 @@ def _wrong_places(pair: Pair, places: tuple[Array, ...], room: Any) -> list[str]
 def _relative_of_sums(name: str, pair: Pair, record: Record) -> float:
     """How far apart sums of codes are, relative to the codes that they are of: sums themselves cancel, down to 0.
 
-    Where the record lacks the codes, nothing can be said.
+    0 where the record lacks the codes.
     """
     codes = record.value(f"{name.rpartition('.')[0]}.act_q8")
     if codes is None or pair.resolution:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from i2s_spec.draw.svg import drawing, element, number, rect, report_style, text
 from i2s_spec.draw.svg import title as svg_title
-from i2s_spec.draw.text import made_by, visible
+from i2s_spec.draw.text import report_footer, visible
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.golden.report_text import (
     TITLES,
@@ -144,7 +144,7 @@ def page_lines(result: Comparison, command: str = "") -> Iterator[str]:
         yield "<dl>\n"
         yield from (f"<dt>{html.escape(what)}</dt><dd>{html.escape(words)}</dd>\n" for what, words in names)
         yield "</dl>\n"
-    yield f"<footer>{made_by(command)}</footer>\n</body>\n</html>\n"
+    yield f"<footer>{report_footer(command)}</footer>\n</body>\n</html>\n"
 
 
 # --- heat map --------------------------------------------------------------------------------------------------------

@@ -40,11 +40,6 @@ class TableRow(NamedTuple):
     status: str
 
 
-def _seldom_dumped(name: str) -> bool:
-    """Whether few runtimes show a value: the inside of projections, norms before their gains."""
-    return base(name) in (*INTEGER_TAPS, "norm")
-
-
 def title(result: Comparison) -> str:
     """Return the verdict."""
     return f"{'OK' if result.ok else 'WRONG'}: {result.verdict}"
@@ -77,7 +72,8 @@ def unmatched(result: Comparison) -> Iterator[tuple[str, str]]:
     """Yield the names that only one of the two has: they come last, where there may be hundreds."""
     for status in ("missing", "extra"):
         names = [tap.name for tap in result.taps if tap.status == status]
-        names.sort(key=_seldom_dumped)  # what most runtimes have comes first
+        # Few runtimes dump the inside of projections, and norms before their gains: what most have comes first.
+        names.sort(key=lambda name: base(name) in (*INTEGER_TAPS, "norm"))
         if names:
             shown = ", ".join(visible(name, bare=True) for name in names[:MOST_NAMES])
             yield status, shown + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")

@@ -275,7 +275,8 @@ def sentence(result: Comparison) -> tuple[bool, str]:
             near = "it differs from the reference no more than correct runtimes do; more tensors would prove more"
             return True, f"{what} that could be compared is plausible: {near}"
         if result.mode == "free-running" and result.agreement is not None and result.agreement.compared:
-            return True, f"{agreement_words(result)}{_no_further(result.agreement)}"
+            further = ", and what is behind it is no further off than in correct runtimes"
+            return True, f"{agreement_words(result)}{further if result.agreement.first is not None else ''}"
         how = {"op-replay": "right on its own inputs", "layer-forced": "right in its layer"}
         each = f"each of {counted(compared, 'tensor')}" if compared > 1 else "the one tensor that was compared"
         near = "plausible: it differs from the record no more than correct runtimes do"
@@ -319,10 +320,6 @@ def agreement_words(result: Comparison) -> str:
     if found.first is None:
         return words
     return f"{words}; the first that does not is {quote(found.first, bare=True)}: {_HOWS[found.how]}"
-
-
-def _no_further(found: Agreement) -> str:
-    return "" if found.first is None else ", and what is behind it is no further off than in correct runtimes"
 
 
 def _strange(tap: TapResult) -> str:

@@ -202,7 +202,7 @@ def forced_start(word: str, bfloat16: bool) -> tuple[float, str]:
 
 
 class Free(NamedTuple):
-    """How far whole models may be apart: below `plausible` nothing is said, above `fail` it is a failure.
+    """How far whole models may be apart: below `plausible` they agree, above `fail` it is a failure.
 
     :param relative: L2 norm of the difference over that of the record's value
     :param top: least share of tokens with the same most probable next token

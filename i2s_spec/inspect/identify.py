@@ -166,7 +166,7 @@ def identify(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Identification:
-    """Say where a GGUF file comes from and how it is packed, with the evidence.
+    """Find out where a GGUF file comes from and how it is packed, with the evidence.
 
     :param origin: a path, a buffer, a seekable stream, a `Source`, or a `File`
     :param payloads: how much of the I2_S payloads is read; `sample` is a bounded part of each

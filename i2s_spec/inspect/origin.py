@@ -15,7 +15,7 @@ ENOUGH_KEYS = 8
 
 
 def release(seen: Observed, sha256: str | None = None) -> Question:
-    """Is this a known published file?
+    """Answer whether the file is a known published one.
 
     :param sha256: of the whole file, if it was computed
     """

@@ -50,7 +50,7 @@ def weigh_weights(case: QuestionCase, found: LayoutEvidence) -> None:
 
 
 def undecided(found: LayoutEvidence) -> str:
-    """Why the weights decide nothing; empty where they do."""
+    """Explain why the weights decide nothing; empty if they do."""
     if found.mixed:
         others = [f"{quote(one.matrix.name)} is {one.decision.name}" for one in found.otherwise(found.usual or "")]
         more = f", and {len(others) - NAMED} more" if len(others) > NAMED else ""
@@ -81,7 +81,7 @@ def reconsidered(question: Question, found: LayoutEvidence) -> Question:
 
 
 def rotation(found: LayoutEvidence) -> Question | None:
-    """Which rows of queries and keys are rotated together; None where the weights do not tell."""
+    """Answer which rows of queries and keys are rotated together; None if the weights do not show it."""
     pairs = pair_order(found)
     if pairs.order is None:
         return None
@@ -279,7 +279,7 @@ def _weigh_quantizer(case: QuestionCase, quantizer: Question) -> None:
 
 
 def _weigh_shapes(case: QuestionCase, seen: Observed) -> None:
-    """Shapes that a layout has no place for: such a tensor can only have been packed so by accident."""
+    """Weigh shapes that a layout has no place for: only by accident is such a tensor packed so."""
     for each in IN_GGUF:
         if each.row_block == 1:
             continue
@@ -366,7 +366,7 @@ def _weigh_form(case: QuestionCase, form: WriterForm | None) -> None:
 
 
 def _weigh_version(seen: Observed, case: QuestionCase) -> None:
-    """general.quantization_version: llama-quantize always writes it, the Python converters never."""
+    """Weigh general.quantization_version: llama-quantize always writes it, the Python converters never."""
     there = "general.quantization_version" in seen.keys
     for each in QUANTIZERS:
         if each.version is None:
@@ -387,7 +387,7 @@ def _weigh_version(seen: Observed, case: QuestionCase) -> None:
 
 
 def _weigh_converter(seen: Observed, case: QuestionCase, wrote_keys: str | None) -> None:
-    """Programs that convert and quantize in one go leave keys and tails that fit each other."""
+    """Weigh keys and tails that fit each other, as programs leave them that convert and quantize in one go."""
     alone = {"convert-hf-2026": "convert-hf", "convert-embedding": "convert-embedding"}.get(wrote_keys or "")
     if alone is None or "general.quantization_version" in seen.keys:
         return
@@ -397,7 +397,7 @@ def _weigh_converter(seen: Observed, case: QuestionCase, wrote_keys: str | None)
 
 
 def _weigh_extents(seen: Observed, case: QuestionCase) -> None:
-    """How many bytes each tensor was given."""
+    """Weigh the bytes that each tensor was given."""
     extents, total = seen.extents, sum(seen.extents.values())
     if not total:
         return
@@ -468,7 +468,7 @@ def _weigh_tails(seen: Observed, case: QuestionCase) -> None:
 
 
 def _weigh_numbers(seen: Observed, case: QuestionCase) -> None:
-    """Type numbers, and codes that only some quantizers write."""
+    """Weigh type numbers, and codes that only some quantizers write."""
     if seen.numbers:
         for each in QUANTIZERS:
             if not set(seen.numbers) & set(each.numbers):
@@ -489,7 +489,7 @@ def _weigh_numbers(seen: Observed, case: QuestionCase) -> None:
 
 
 def _weigh_scales(seen: Observed, case: QuestionCase) -> None:
-    """Which numbers the scales are."""
+    """Weigh the values of the scales."""
     # NaN, infinity, 0 and subnormal numbers end in zeros too, and no quantizer computed them.
     words = [word for word in seen.scale_bits() if 0x0080_0000 <= word & 0x7FFF_FFFF < 0x7F80_0000]
     if len(words) < 4:

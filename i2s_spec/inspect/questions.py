@@ -68,7 +68,7 @@ class Evidence(NamedTuple):
 
 
 class PossibleAnswer(NamedTuple):
-    """One possible answer, and what speaks for it and against it."""
+    """A possible answer, and the evidence for it and against it."""
 
     name: str
     title: str
@@ -95,7 +95,7 @@ class PossibleAnswer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked of the file, the hypotheses (the best first), and what would answer it where they do not."""
+    """A question about the file, its hypotheses (the best first), and what would answer it if they do not."""
 
     name: str
     text: str
@@ -157,7 +157,7 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
 
 
 class QuestionCase:
-    """Collects what speaks for and against the hypotheses of one question."""
+    """Collects the evidence for and against the hypotheses of a question."""
 
     def __init__(self, names: Sequence[tuple[str, str]]) -> None:
         self._titles = dict(names)
@@ -194,7 +194,7 @@ class QuestionCase:
 
 
 # --- observed --------------------------------------------------------------------------------------------------------
-# What is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails.
+# What a file shows of its origin: order of keys, inventory, extents, codes, tails.
 
 #: Keys and tensors that are examined, the first ones; no real file has as many.
 MOST: Final = 10_000
@@ -206,7 +206,7 @@ _LAYER: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,8})\.", re.ASCII)
 
 
 class Observed:
-    """One file as a detective sees it; each observation is made when it is asked for, and once.
+    """The observations of one file; each is made once, when it is asked for.
 
     :param survey: what is in the payloads, or None where they were not read
     """

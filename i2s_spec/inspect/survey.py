@@ -143,8 +143,8 @@ class Survey(Sequence["TensorSurvey"]):
         return merge(ours, theirs, key=itemgetter(0))  # both are in the order of the table
 
     def anomalous(self, plain: Callable[[Sequence[int]], bool], run: int) -> Iterator[int]:
-        """Places of the tensors whose counts are not plain, which hold a code 3, or which have a run of `run` bytes or
-        one that reaches from the first byte to the last."""
+        """Yield the places of tensors whose counts are not plain, which hold a code 3, or have a run of `run` bytes or one
+        that reaches from the first byte to the last."""
         for place, number in enumerate(self._of.i2s[1]):
             found = self._of.observed(number)
             last = found.last
@@ -153,19 +153,19 @@ class Survey(Sequence["TensorSurvey"]):
                 yield place
 
     def anomalous_others(self, run: int) -> Iterator[int]:
-        """Places of the others that have a value or a scale that is not finite, or a run of `run` bytes."""
+        """Yield the places of the others that have a value or a scale that is not finite, or a run of `run` bytes."""
         for place, number in enumerate(self._of.others[1]):
             found = self._of.observed(number)
             if found.non_finite or found.run >= run:
                 yield place
 
     def others_of(self, number: int) -> Iterator[int]:
-        """Places of the others whose type has a number, whatever that means there."""
+        """Yield the places of the others whose type has a number, whatever it means there."""
         tensor = self._of.file.index.tensor
         return (place for place, row in enumerate(self._of.others[0]) if tensor(row).type == number)
 
     def anomalous_groups(self, plain: Callable[[Groups], bool]) -> Iterator[int]:
-        """Places of the others with a scale for each group, of which what was seen is not plain."""
+        """Yield the places of the others with a scale for each group whose observation is not plain."""
         for place, number in enumerate(self._of.others[1]):
             found = self._of.groups(number)
             if found is not None and not plain(found):
@@ -266,7 +266,7 @@ class TensorSurvey(NamedTuple):
     counts: tuple[int, int, int, int]
     #: The first byte that holds a code 3, or None.
     first_unused: int | None
-    #: The longest run of one byte, the first of equals; None where none has `codec.reference.LEAST_RUN` bytes.
+    #: The longest run of one byte, the first of equals; None where none has `codec.observation.LEAST_RUN` bytes.
     longest_run: ByteRun | None
     #: The run that ends the payload; None where its last byte was not read, or there is none.
     last_run: ByteRun | None
@@ -397,7 +397,7 @@ class Leftovers(NamedTuple):
 
 
 def leftovers(file: File, survey: Survey, places: Iterable[int] | None = None) -> Leftovers:
-    """Look after the scales of the tensors of a survey, or of those at some places of it; 28 bytes are read for each."""
+    """Examine the 28 bytes after the scales of the tensors of a survey, or of those at some places."""
     wanted = bytearray(b"\x01" if places is None else b"\x00") * len(survey)
     for one in places or ():
         wanted[one] = 1

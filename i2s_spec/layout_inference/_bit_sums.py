@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from math import nan, sqrt
+from math import isnan, nan, sqrt
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -197,7 +197,8 @@ def float_ranks(values: Any, found: Any) -> int:
 
 
 def _score(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    return float(first @ second) / (sqrt(float(first @ first) * float(second @ second)) / sqrt(first.size - 1))
+    size = sqrt(_product(first, first) * _product(second, second))
+    return _product(first, second) / (size / sqrt(first.size - 1))
 
 
 def count_score(one: Any, other: Any, values: int) -> float | None:
@@ -261,10 +262,8 @@ def gram(
     if n < 1 or stride < n or raw.size < stride or raw.size % stride:
         raise ValueError("the bytes are not whole rows")
     codes = raw.reshape(-1, stride)[:, :n, None] >> np.arange(0, 8, 2, dtype=np.uint8) & np.uint8(3)
-    if mixed:  # four rows for each place, the last one first
-        codes = codes[:, :, ::-1].transpose(0, 2, 1).reshape(-1, n)
-    else:
-        codes = codes.reshape(len(codes), -1)
+    # Four rows for each place, the last one first; or four places.
+    codes = codes[:, :, ::-1].transpose(0, 2, 1).reshape(-1, n) if mixed else codes.reshape(len(codes), -1)
     trits = np.asarray(table).astype(np.float64)[codes]
     vectors = trits.T if down else trits
     vectors = vectors - vectors.mean(axis=1, keepdims=True)
@@ -302,9 +301,14 @@ def add_products(one: Any, other: Any, found: Any) -> None:
 
 def _gram_score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     """Return the score of two matrices of correlations; NaN if one is constant."""
-    first, second = one.reshape(-1).astype("f8"), other.reshape(-1).astype("f8")
-    size, n = float(first @ first) * float(second @ second), len(one)
-    return float(first @ second) / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else nan
+    first, second, n = one.astype("f8"), other.astype("f8"), len(one)
+    size = _product(first, first) * _product(second, second)
+    return _product(first, second) / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else nan
+
+
+def _product(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the sum of products; threads, as `@` starts them, would take longer on a busy machine."""
+    return float((one * other).sum())
 
 
 def gram_scores(
@@ -384,7 +388,7 @@ def squares(found: Any, grams: Any, in_rows: Any, squared: Any) -> None:
         rows = []
         for side in range(2):
             scores = found[(2 * i + side) * many : (2 * i + side + 1) * many].tolist()
-            rows.append([0.0 if score != score or (gram and score < 0) else score * score for score in scores])
+            rows.append([0.0 if isnan(score) or (gram and score < 0) else score * score for score in scores])
         rows.append([a if stay else b for stay, a, b in zip(in_rows, *rows, strict=True)])
         for side, row in enumerate(rows):
             for k, square in enumerate(row):

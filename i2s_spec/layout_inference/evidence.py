@@ -112,7 +112,7 @@ class LayoutEvidence(NamedTuple):
 def layout_evidence(
     file: File, code_map: CodeMap, *, threads: int = 1, layers: int | None = None
 ) -> LayoutEvidence | None:
-    """Ask the weights of a file how they are laid out; None for a file that has no matrices to ask.
+    """Find out which layout the weights of a file show; None for a file without suitable matrices.
 
     :param code_map: what the codes stand for
     :param threads: how many threads count

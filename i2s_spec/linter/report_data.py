@@ -234,7 +234,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "slug": finding.rule.slug,
         "severity": finding.severity.value,
         "message": finding.message,
-        "span": {"start": finding.span.start, "stop": finding.span.stop, "path": quote(finding.span.path, bare=True)},
+        "span": finding.span.as_dict(),
         "got": _plain(finding.got),
         "want": _plain(finding.want),
         "clause": finding.rule.clause,

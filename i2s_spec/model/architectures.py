@@ -152,14 +152,8 @@ def bitnet(g: Builder, h: Hyperparameters, s: GraphSettings, *, gated: str) -> G
             o = _sub_norm(g, "attn_sub_norm", o, sub_eps, s)
             x = g.add("add", "ffn_inp", x, g.linear("attn_o_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=eps)
-            if s.experts_used:
-                y = _experts(g, b, s, partial(_sub_norm, g, "ffn_sub_norm", eps=sub_eps, s=s))
-            else:
-                u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-                m = g.add("multiply", gated, _activated(g, t, s), u)
-                m = _sub_norm(g, "ffn_sub_norm", m, sub_eps, s)
-                y = g.linear("ffn_down", m, "ffn_down")
-            x = g.add("add", "l_out", x, y)
+            normed = partial(_sub_norm, g, "ffn_sub_norm", eps=sub_eps, s=s)
+            x = g.add("add", "l_out", x, _feed_forward(g, b, s, gated, "ffn_down", normed))
     return _logits(g, x, h, s)
 
 
@@ -174,13 +168,7 @@ def llama(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
             o = _attention(g, q, k, v, h.at(i), s, soft_max="kq_soft_max_ext")
             x = g.add("add", "ffn_inp", x, g.linear("attn_out", o, "attn_output"))
             b = g.rms("ffn_norm", x, eps=h.eps)
-            if s.experts_used:
-                y = _experts(g, b, s)
-            else:
-                u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-                m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
-                y = g.linear("ffn_out", m, "ffn_down")
-            x = g.add("add", "l_out", x, y)
+            x = g.add("add", "l_out", x, _feed_forward(g, b, s, "ffn_gate_par", "ffn_out"))
     return _logits(g, x, h, s)
 
 
@@ -231,9 +219,7 @@ def qwen35(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
             o = _delta_net(g, a, h, s) if h.has("delta", i) else _gated_attention(g, a, h.at(i), s)
             x = g.add("add", "attn_residual", x, o)
             b = g.rms("attn_post_norm", x, "post_attention_norm", eps=h.eps)
-            u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
-            m = g.add("multiply", "ffn_gate_par", _activated(g, t, s), u)
-            x = g.add("add", "l_out", x, g.linear("ffn_out", m, "ffn_down"))
+            x = g.add("add", "l_out", x, _feed_forward(g, b, s, "ffn_gate_par", "ffn_out"))
     return _logits(g, x, h, s)
 
 
@@ -285,7 +271,21 @@ def _sub_norm(g: Builder, name: str, x: str, eps: float, s: GraphSettings) -> st
     return g.rms(name, x, eps=eps)
 
 
-def _experts(g: Builder, b: str, s: GraphSettings, normed: Callable[[str], str] = lambda m: m) -> str:
+def _feed_forward(
+    g: Builder, b: str, s: GraphSettings, product: str, result: str, normed: Callable[[str], str] = lambda m: m
+) -> str:
+    """Return the gated feed-forward network, or those of experts if the model has any.
+
+    :param product: the name of the gated product, and `result`: that of the result
+    :param normed: adds a norm before the last projection
+    """
+    if s.experts_used:
+        return _experts(g, b, s, normed)
+    u, t = g.linear("ffn_up", b, "ffn_up"), g.linear("ffn_gate", b, "ffn_gate")
+    return g.linear(result, normed(g.add("multiply", product, _activated(g, t, s), u)), "ffn_down")
+
+
+def _experts(g: Builder, b: str, s: GraphSettings, normed: Callable[[str], str]) -> str:
     """Return the feed-forward networks of the experts that a router chooses for each token, weighed by their shares.
 
     :param normed: adds a norm before the last projection

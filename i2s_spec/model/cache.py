@@ -2,7 +2,7 @@
 
 A `Cache` belongs to one sequence. It grows with the tokens, up to its length; `cut` removes tokens. What a forward pass
 writes counts only when the pass is complete, so an error during a pass leaves the cache unchanged. States are those after
-the last token alone: with them, a cache can be cut only to its beginning, or to where a caller kept its `states`.
+the last token alone: with them, a cache can be cut only to its beginning, or to where a caller stored its `states`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LINE: Final = 64
 #: Bytes of an array that has memory of its own.
 SMALL: Final = HUGE_PAGE // 4
 
-#: What is kept of a whole sequence, by name and layer.
+#: States of a whole sequence, by name and layer.
 States: TypeAlias = "dict[tuple[str, int], NDArray[np.float32]]"
 
 #: The arrays that are stored for each layer.

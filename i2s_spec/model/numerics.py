@@ -198,6 +198,27 @@ _GGML: Final = NumericProfile(
     reads_activation=False,
 )
 
+#: Float32 throughout, as a plain program computes it.
+_HF: Final = NumericProfile(
+    "hf-f32",
+    "Hugging Face transformers in float32, eager, without torch.compile",
+    quantizer=ActivationQuantizer(scale="f32"),
+    norm="f32",
+    angles="f32",
+    soft_max="f32",
+    activation="f32",
+    reads_activation=False,
+)
+
+_IK: Final = _GGML.replace(
+    name="ik-f32",
+    about="ik_llama.cpp with F32 or F16 weights: trits times scale as floats, activations not quantized",
+    quantizer={"groups": "none"},
+    fused=False,
+    attention="f32",
+    floats="as-bfloat16",
+)
+
 _LLAMA_CPP: Final = _GGML.replace(
     name="llamacpp-2026",
     about="llama.cpp of 2026 on x86, flash attention off: Q2_0 by Q8_0 blocks, TQ1_0 and TQ2_0 by Q8_K; SiLU",
@@ -239,50 +260,22 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             quantizer={"floor": None, "scale": "f32", "product": "rounded", "rounding": "away", "epilogue": "ratio"},
             activations={"bitnet-b1.58": "silu", "bitnet-25": "silu"},
         ),
-        NumericProfile(
-            "hf-f32",
-            "Hugging Face transformers in float32, eager, without torch.compile",
-            quantizer=ActivationQuantizer(scale="f32"),
-            norm="f32",
-            angles="f32",
-            soft_max="f32",
-            activation="f32",
-            reads_activation=False,
-        ),
-        _GGML.replace(
+        _HF,
+        _IK.replace(
             name="ik-iq2bn",
             about="ik_llama.cpp with IQ2_BN weights: four interleaved activation scales for each token",
             quantizer=ActivationQuantizer("interleaved-4", None, "inverse", zero="zero", epilogue="sum"),
-            fused=False,
-            attention="f32",
-            floats="as-bfloat16",
         ),
-        _GGML.replace(
-            name="ik-f32",
-            about="ik_llama.cpp with F32 or F16 weights: trits times scale as floats, activations not quantized",
-            quantizer={"groups": "none"},
-            fused=False,
-            attention="f32",
-            floats="as-bfloat16",
-        ),
-        _GGML.replace(
+        _IK,
+        _IK.replace(
             name="ik-f16",
             about="ik_llama.cpp of 2026 with F16 weights: the same, several tokens at once summed over one vector",
-            quantizer={"groups": "none"},
-            fused=False,
             llamafile=True,
-            attention="f32",
-            floats="as-bfloat16",
         ),
-        NumericProfile(
-            "c-article",
-            "an article on BitNet inference in plain C: a floor of 1e-8, ties away from zero",
-            quantizer=ActivationQuantizer(floor=1e-8, scale="f32", rounding="away", epilogue="ratio"),
-            norm="f32",
-            angles="f32",
-            soft_max="f32",
-            activation="f32",
-            reads_activation=False,
+        _HF.replace(
+            name="c-article",
+            about="an article on BitNet inference in plain C: a floor of 1e-8, ties away from zero",
+            quantizer={"floor": 1e-8, "rounding": "away", "epilogue": "ratio"},
         ),
         _GGML.replace(
             name="tq2_0",
@@ -305,17 +298,12 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             few=(8, "llamacpp-2026"),
             llamafile=False,
         ),
-        NumericProfile(
-            "webgpu",
-            "0xBitNet: relu2 for every BitNet, neighboring pairs rotated (wrong for NEOX files), no floor",
-            quantizer=ActivationQuantizer(floor=None, scale="f32", least=-127, zero="one", epilogue="scaled"),
-            norm="f32",
-            angles="f32",
+        _HF.replace(
+            name="webgpu",
+            about="0xBitNet: relu2 for every BitNet, neighboring pairs rotated (wrong for NEOX files), no floor",
+            quantizer={"floor": None, "least": -127, "zero": "one", "epilogue": "scaled"},
             rope="norm",
-            soft_max="f32",
-            activation="f32",
             activations=dict.fromkeys(_BITNETS, "relu2"),
-            reads_activation=False,
             sub_norm_eps=1e-5,
             sub_norms="optional",
             rope_bases=dict.fromkeys(_BITNETS, 500_000.0),

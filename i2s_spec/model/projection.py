@@ -224,7 +224,7 @@ def bitlinear(
     if rule.groups == "none":
         trits = _looked_at(found, again, threads).codes().view(np.int8) - np.int8(1)
         return Projections(profile, threads).products(x, trits.astype(np.float32) * ws)
-    if matmul.is_definition(rule):
+    if rule == matmul.DEFINITION:
         tokens: NDArray[np.float32] | Activations = x
         if found.columns != columns:
             made = matmul.quantize_activations(x, threads=threads)

@@ -55,7 +55,7 @@ PAUSE: Final = 8
 
 
 def kernel_sets() -> tuple[KernelSet, ...]:
-    """Every set of kernels for heads that was compiled, the slowest first."""
+    """Return every set of kernels for heads that was compiled, the slowest first."""
     return table(_fast.head_sets())
 
 
@@ -251,7 +251,7 @@ class ScreenedHead:
         return ScreenedLogits(self, x.copy())
 
     def _scan(self, logits: ScreenedLogits, need: Need) -> bool:
-        """Whether there are bounds of all rows, made now unless they are there."""
+        """Return whether there are bounds of all rows; make them unless they are there."""
         if self._scanned is logits:
             return True
         pause, state = self._pauses[need], None
@@ -306,7 +306,7 @@ class ScreenedHead:
         return out
 
     def screening_ended(self, need: Need, decided: bool) -> None:
-        """Whether a screening decided about a token: if not, the next ones read the whole head."""
+        """Record whether a screening decided about a token: if not, the next ones read the whole head."""
         if decided:
             self._pauses[need].next = PAUSE
         else:
@@ -316,7 +316,7 @@ class ScreenedHead:
     # What `ScreenedLogits` asks for
 
     def whole(self, logits: ScreenedLogits) -> Floats:
-        """All logits."""
+        """Return all logits."""
         with self._lock:
             if logits.known is None:
                 logits.known, start = np.empty(self.rows, dtype=np.float32), process_time()
@@ -325,7 +325,7 @@ class ScreenedHead:
             return logits.known
 
     def largest(self, logits: ScreenedLogits, count: int) -> tuple[Ids | None, Floats]:
-        """As `ScreenedLogits.largest`."""
+        """Do what `ScreenedLogits.largest` does."""
         with self._lock:
             if logits.known is not None or count > MOST_ROWS or count >= self.rows or not self._scan(logits, "largest"):
                 return None, self.whole(logits)
@@ -343,7 +343,7 @@ class ScreenedHead:
             return None, self.whole(logits)
 
     def leading(self, logits: ScreenedLogits, count: int, making: bool) -> Leading | None:
-        """As `ScreenedLogits.leading`."""
+        """Do what `ScreenedLogits.leading` does."""
         with self._lock:
             if logits.known is not None or count >= self.rows or not (making or self.complete):
                 return None
@@ -391,23 +391,23 @@ class ScreenedLogits:
         self.shape = 1, head.rows
 
     def whole(self) -> Floats:
-        """All logits, float32 [vocab]."""
+        """Return all logits, float32 [vocab]."""
         return self.head.whole(self)
 
     def largest(self, count: int) -> tuple[Ids | None, Floats]:
-        """Logits among which the `count` largest are, and all that are equal to the least of these.
+        """Return logits among which the `count` largest are, and all that are equal to the least of these.
 
         :returns: ids in ascending order and their logits; None and all logits where the whole head was read
         """
         return self.head.largest(self, count)
 
     def leading(self, count: int, *, making: bool = True) -> Leading | None:
-        """At most `count` rows that are above all others, with bounds of the others; None where there are no bounds.
+        """Return at most `count` rows above all others, with bounds of the others; None where there are no bounds.
 
         :param making: whether a copy is made that is not complete
         """
         return self.head.leading(self, count, making)
 
     def decided(self, success: bool) -> None:
-        """Whether leading rows decided about a token; if not, the whole head is read for some tokens."""
+        """Record whether leading rows decided about a token; if not, the whole head is read for some tokens."""
         self.head.screening_ended("leading", success)

@@ -17,6 +17,7 @@ specification and the exports are derived from these objects. A file does not st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from i2s_spec.errors import counted, quote
@@ -26,36 +27,23 @@ from i2s_spec.schema.types import I2_S_BLOCK, TAIL_BYTES
 CODES_PER_BYTE: Final = 4
 
 
-class Formula:
-    """Arithmetic over `k` (flat index, row-major), `rows` and `cols`: its text is the declaration, and is also executed.
+class Formula(str):
+    """Arithmetic over `k` (flat index, row-major), `rows` and `cols`: the text is the declaration, and is also executed.
 
     It accepts Python integers and NumPy integer arrays.
     """
 
-    __slots__ = ("_call", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._call: Callable[[Any, int, int], Any] | None = None
+    __slots__ = ()
 
     def __call__(self, k: Any, rows: int, cols: int) -> Any:
-        if self._call is None:  # compiled on first use: most runs need few of them
-            self._call = eval(
-                f"lambda k, rows, cols: {self.text}", {"__builtins__": {}}
-            )  # the texts are trusted: they are declared here
-        return self._call(k, rows, cols)
+        return _compiled(self)(k, rows, cols)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Formula) and self.text == other.text
 
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __reduce__(self) -> tuple[type[Formula], tuple[str]]:
-        return Formula, (self.text,)
-
-    def __repr__(self) -> str:
-        return f"Formula({self.text!r})"
+@cache
+def _compiled(text: str) -> Callable[[Any, int, int], Any]:
+    """Return the function of a formula; the texts are trusted, because they are declared in this package."""
+    function: Callable[[Any, int, int], Any] = eval(f"lambda k, rows, cols: {text}", {"__builtins__": {}})
+    return function
 
 
 class Layout(NamedTuple):

@@ -360,14 +360,14 @@ def wrong_layouts(right: Layout) -> Iterator[tuple[str, Layout]]:
     for layout in LAYOUTS.values():
         if layout is not right:
             yield layout.name, layout
-    yield f"{right} with the bits from the other end", right._replace(shift_of=Formula(f"6 - ({right.shift_of.text})"))
+    yield f"{right} with the bits from the other end", right._replace(shift_of=Formula(f"6 - ({right.shift_of})"))
 
 
 def wrong_block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]:
     """Layouts of blocks that a program may read: the right one, without a sentence, and wrong ones, with what was done."""
     yield "", right
     if right.coding == "bits":
-        turned = tuple(part._replace(place_of=Formula(f"6 - ({part.place_of.text})")) for part in right.parts)
+        turned = tuple(part._replace(place_of=Formula(f"6 - ({part.place_of})")) for part in right.parts)
         yield "the codes were read from the highest bits of a byte", right._replace(parts=turned)
         if right.scale.per == "block":
             front = 2 if right.scale.offset == 0 else 0
@@ -383,7 +383,7 @@ def wrong_block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]
         size = right.scale.nbytes
         last = right.nbytes - size
         offset, by = (last, -size) if right.scale.offset == 0 else (0, size)
-        moved = tuple(part._replace(byte_of=Formula(f"({part.byte_of.text}) + {by}")) for part in right.parts)
+        moved = tuple(part._replace(byte_of=Formula(f"({part.byte_of}) + {by}")) for part in right.parts)
         where = "last" if offset else "first"
         yield (
             f"the scale of a block was read {where} in it",

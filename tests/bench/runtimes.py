@@ -70,7 +70,7 @@ class Loaded:
         self._answer()
 
     def spent(self, what: str, tokens: int) -> Spent:
-        """The time of a prompt, or of single tokens after it."""
+        """Return the time of a prompt, or of single tokens after it."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{what} {tokens}\n")
         self._process.stdin.flush()
@@ -96,18 +96,18 @@ class LlamaBench:
                        "-r", "1"]  # fmt: skip
 
     def spent(self, what: str, tokens: int) -> Spent:
-        """The time of a prompt, or of single tokens."""
+        """Return the time of a prompt, or of single tokens."""
         kind = ["-p", str(tokens), "-n", "0"] if what == "prompt" else ["-p", "0", "-n", str(tokens)]
         done = subprocess.run([*self._words, *kind], capture_output=True, encoding="utf-8", check=True)
         (found,) = json.loads(done.stdout[done.stdout.index("[") :])
         return Spent(tokens / float(found["avg_ts"]), float("nan"))
 
     def close(self) -> None:
-        """Nothing runs between turns."""
+        """Do nothing, as nothing runs between turns."""
 
 
 def missing() -> list[str]:
-    """What cannot be run here, in words."""
+    """Return what cannot be run here, in words."""
     words = [reason for name in ("ik-llama-cpp-python", "xllamacpp") if (reason := PROGRAM[name].missing()) is not None]
     if not os.environ.get(BITNETCPP):
         words.append(f"bitnet.cpp is not compared: {BITNETCPP} names no folder with a build of it")
@@ -115,7 +115,7 @@ def missing() -> list[str]:
 
 
 def runtimes(setting: Setting, ours: Path) -> list[Runtime]:
-    """The runtimes that can be run, each with its file; ours is the first."""
+    """Return the runtimes that can be run, each with its file; ours is the first."""
     script, own = str(_SCRIPT), str(sys.executable)
     found = [Runtime(OURS, (own, script, "i2s-spec", "-"), ours)]
     ik, llama = PROGRAM["ik-llama-cpp-python"], PROGRAM["xllamacpp"]
@@ -142,7 +142,7 @@ def _made(setting: Setting, name: str, *options: str) -> Path:
 
 @contextmanager
 def _spinning(count: int) -> Iterator[None]:
-    """Processes that use a processor each meanwhile."""
+    """Let processes use a processor each meanwhile."""
     with ExitStack() as stack:
         for _ in range(count):
             process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
@@ -151,7 +151,7 @@ def _spinning(count: int) -> Iterator[None]:
 
 
 def measured(setting: Setting, ours: Path, rounds: int) -> Result:
-    """Prompts and single tokens of all runtimes with each number of threads, and tokens on a busy machine."""
+    """Measure prompts and single tokens of all runtimes with each number of threads, and tokens on a busy machine."""
     every = runtimes(setting, ours)
     prompt, steps = (16, 2) if setting.quick else (PROMPT, STEPS)
     rows: list[Row] = []
@@ -176,6 +176,7 @@ def measured(setting: Setting, ours: Path, rounds: int) -> Result:
         *missing(),
         f"busy machine: {SPINNING} processes that only use a processor run beside",
         "weights are random; each runtime has a type that it computes, of the same sizes",
+        "ours computes greedy tokens, by a head that is not read whole; its copy is made before",
     )
     return Result("beside other runtimes, profile fast", tuple(rows), tuple(claims), notes)
 
@@ -188,7 +189,7 @@ def _compare(
     rounds: int,
     into: tuple[list[Row], list[Claim]],
 ) -> None:
-    """Rounds in which each runtime has its turn, every second one in reverse; rows and claims of them."""
+    """Give each runtime its turn in every round, every second one in reverse; add rows and claims."""
     what, tokens, prompt = job
     found: dict[str, list[Spent]] = {each: [] for each in held}
     for number in range(-1, rounds):  # the first is not counted

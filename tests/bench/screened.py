@@ -30,7 +30,7 @@ def _next(tokens: Any) -> tuple[float, float]:
 def _pairs(
     model: Any, setting: Setting, threads: int
 ) -> tuple[int, list[tuple[tuple[float, float], tuple[float, float]]]]:
-    """How many tokens copied rows, and the times of all tokens, whole and screened."""
+    """Return how many tokens copied rows, and the times of all tokens, whole and screened."""
     heads: tuple[Literal["whole"], Literal["screened"]] = ("whole", "screened")
     whole, screened = (Generation(model, [1, 2, 3], limit=COPYING + 2 * TOKENS, head=head) for head in heads)
     streams = iter(whole), iter(screened)
@@ -50,7 +50,7 @@ def _pairs(
 
 
 def measured(setting: Setting, path: Path) -> Result:
-    """Greedy tokens of the model in a file."""
+    """Measure greedy tokens of the model in a file."""
     rows, claims, notes = [], [], []
     model = load_model(path, "fast", threads=1)
     for threads, goal in GOALS.items():

@@ -25,7 +25,6 @@ from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 
-
 I2S = [sys.executable, "-m", "i2s_spec"]
 GOLDEN = ("--numerics", "bitnet-golden-1")
 

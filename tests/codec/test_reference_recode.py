@@ -10,7 +10,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.reference import pack_codes, transcode, unpack_codes, write_tail
+from i2s_spec.codec.observation import write_tail
+from i2s_spec.codec.reference import pack_codes, transcode, unpack_codes
 from i2s_spec.codec.shape import UndefinedElementsWarning
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 

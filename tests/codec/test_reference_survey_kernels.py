@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import _survey
-from i2s_spec.codec.reference import BLOCK, LEAST_RUN, PayloadObservation, observe
+from i2s_spec.codec.observation import BLOCK, LEAST_RUN, PayloadObservation
+from i2s_spec.codec.reference import observe
 from i2s_spec.inspect.survey_reader import FLOATS
 from i2s_spec.schema.types import NUMBER_FORMS
 

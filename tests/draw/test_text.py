@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from typing import Any
 
@@ -10,6 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from i2s_spec._version import __version__
 from i2s_spec.draw import text
 from i2s_spec.draw.terminal import Column, plain, table
 from i2s_spec.errors import FormatError, Span
@@ -140,3 +142,15 @@ def test_tables_are_aligned_whatever_is_in_them() -> None:
     assert lines[2].startswith("  a     1,000  yyy")
     assert lines[3] == "  … 7 rows are not shown"
     assert max(text.width(plain(line)) for line in table(columns, rows, available=35)) <= 35
+
+
+def test_a_page_says_what_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert text.report_footer() == f"made by i2s-spec {__version__}, 1970-01-02 00:00 UTC"
+    said = text.report_footer("i2s lint '<script>\x1b.gguf'")
+    assert "<script>" not in said
+    assert "\x1b" not in said
+    assert said.endswith("</code>")
+    for odd in ("yesterday", "\N{SUPERSCRIPT TWO}", "9" * 30):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", odd)
+        assert re.search(r", 20\d\d-\d\d-\d\d \d\d:\d\d UTC$", text.report_footer())

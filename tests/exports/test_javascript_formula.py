@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from i2s_spec.exports import javascript
 from i2s_spec.schema.dialect import LAYOUTS
 
-TEXTS = sorted({text for each in LAYOUTS.values() for text in (each.byte_of.text, each.shift_of.text)})
+TEXTS = sorted({text for each in LAYOUTS.values() for text in (each.byte_of, each.shift_of)})
 
 EXPRESSIONS = st.recursive(
     st.sampled_from(["k", "rows", "cols", "3", "32"]),

@@ -22,7 +22,7 @@ _TEXTS = [
     b"", b"a", b"a b", b" a", b"a ", b"a b c", b" ", b"[PAD7]", b"[PAD]", b"[PAD", b"<dummy12>", b"<dummy>", b"<0x0A>",
     b"<0x0a>", b"<0x-1>", b"<0x", b"<0x1", b"<0x1>", b"<0x123>", b"<0xzz>", b"\x00", b"\xff" * 9,
     b"<|", b"<|>", b"<||>", b"<|a|>", b"<|a|", b"<|" + b"m" * 60 + b"|>", b"<|" + b"m" * 61 + b"|>",
-    b"y" * (strings.LOOKED_AT + 1), b"z" * strings.LOOKED_AT,
+    b"y" * (strings.LONGEST + 1), b"z" * strings.LONGEST,
 ]  # fmt: skip
 _items = st.lists(
     st.sampled_from(_TEXTS) | st.binary(max_size=20) | st.text("ab <0x", max_size=9).map(str.encode), max_size=9
@@ -41,9 +41,9 @@ def sources(data: bytes) -> list[Source]:
 @examples(60)
 def test_look_equals_the_definition(items: list[bytes], big: bool, compared: int, texts: list[bytes]) -> None:
     data = b"before" + encoded(items, big) + b"behind"
-    wanted = strings.definition(items, texts, compared)
+    wanted = strings.examine_definition(items, texts, compared)
     for source in sources(data):
-        assert strings.look(source, 6, len(data) - 6, len(items), big, texts, compared) == wanted
+        assert strings.examine(source, 6, len(data) - 6, len(items), big, texts, compared) == wanted
         for i, item in enumerate(items):
             start, stop = strings.span_of(source, 6, len(data) - 6, big, i)
             assert data[start:stop] == item
@@ -55,10 +55,10 @@ def test_arrays_of_many_parts(big: bool) -> None:
     items[77] = items[99_990] = b"twice"
     items[50_000:50_000] = [b"x" * 60_000, b"y" * 300_000, b"z" * 65_536]
     data = encoded(items, big)
-    wanted = strings.definition(items, [b"token 99999"])
+    wanted = strings.examine_definition(items, [b"token 99999"])
     assert wanted.same == (77, 99_993)
     for source in sources(data):
-        assert strings.look(source, 0, len(data), len(items), big, [b"token 99999"]) == wanted
+        assert strings.examine(source, 0, len(data), len(items), big, [b"token 99999"]) == wanted
         start, stop = strings.span_of(source, 0, len(data), big, 50_001)
         assert data[start:stop] == b"y" * 300_000
 
@@ -72,8 +72,8 @@ def test_real_vocabularies(shared: Path) -> None:
                 if name in file.metadata:
                     entry = file.metadata.entry(name)
                     items = [item.encode("utf-8", "surrogateescape") for item in file.metadata[name]]
-                    seen = strings.look(file.source, *entry.value_span[:2], entry.count, False, [b"<0x0A>"])
-                    assert seen == strings.definition(items, [b"<0x0A>"]), path.name
+                    seen = strings.examine(file.source, *entry.value_span[:2], entry.count, False, [b"<0x0A>"])
+                    assert seen == strings.examine_definition(items, [b"<0x0A>"]), path.name
 
 
 _merges = st.lists(
@@ -134,7 +134,7 @@ def test_arrays_that_no_longer_fill_their_bytes(cut: int) -> None:
     data = encoded([b"one", b"two", b"three"], False)
     for source in sources(data[:-cut]):
         with pytest.raises(FormatError) as error:
-            strings.look(source, 0, len(data) - cut, 3, False)
+            strings.examine(source, 0, len(data) - cut, 3, False)
         assert error.value.code == "S903"
 
 
@@ -143,7 +143,7 @@ def test_wrong_lengths_are_refused(length: int) -> None:
     data = struct.pack("<Q", length) + b"abc" * 10
     for source in sources(data):
         with pytest.raises(FormatError):
-            strings.look(source, 0, len(data), 1, False)
+            strings.examine(source, 0, len(data), 1, False)
         with pytest.raises(FormatError):
             strings.span_of(source, 0, len(data), False, 1)
 
@@ -151,12 +151,12 @@ def test_wrong_lengths_are_refused(length: int) -> None:
 def test_all_strings_the_same() -> None:
     items = [b"same"] * 200_000
     data = encoded(items, False)
-    assert strings.look(BufferSource(data), 0, len(data), len(items), False).same == (0, 1)
+    assert strings.examine(BufferSource(data), 0, len(data), len(items), False).same == (0, 1)
 
 
 def test_too_many_texts_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 64"):
-        strings.look(BufferSource(b""), 0, 0, 0, False, [b"%d" % i for i in range(65)])
+        strings.examine(BufferSource(b""), 0, 0, 0, False, [b"%d" % i for i in range(65)])
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=12), st.booleans(), st.integers(-3, 3), st.integers(-3, 9))
@@ -180,8 +180,8 @@ def test_first_value_outside_bounds_of_many_parts() -> None:
 
 def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = strings.COMPARED) -> Strings:
     data = b"".join(struct.pack("<Q", len(item)) + item for item in items)
-    seen = strings.look(BufferSource(data), 0, len(data), len(items), False, texts, compared)
-    assert seen == strings.definition(items, texts, compared)
+    seen = strings.examine(BufferSource(data), 0, len(data), len(items), False, texts, compared)
+    assert seen == strings.examine_definition(items, texts, compared)
     return seen
 
 
@@ -222,7 +222,7 @@ def test_only_so_many_strings_are_compared() -> None:
     assert [look(*items, compared=most).same for most in range(6)] == [None, None, None, (0, 2), (0, 2), (0, 2)]
 
 
-@pytest.mark.parametrize("length", [1, 62, 63, 64, 65, 100, 127, 128, 1000, strings.LOOKED_AT])
+@pytest.mark.parametrize("length", [1, 62, 63, 64, 65, 100, 127, 128, 1000, strings.LONGEST])
 def test_texts_of_every_length_are_found(length: int) -> None:
     text, near = b"t" * length, b"t" * (length - 1) + b"x"
     assert look(b"other", near, text, text, texts=(near, text, b"gone")).found == (1, 2, -1)

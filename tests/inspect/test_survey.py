@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import reference
-from i2s_spec.codec.reference import BLOCK, observe
+from i2s_spec.codec.observation import BLOCK
+from i2s_spec.codec.reference import observe
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource, MapSource, Source, StreamSource, source_of

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from pace import units
 
 from i2s_spec.convert.new import new
-from i2s_spec.errors import Span
 from i2s_spec.linter.analysis import template_hazards
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.rules.template import template_findings
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.types import I2_S, ValueType
+from i2s_spec.testing.malformed.container import with_keys
 from i2s_spec.testing.sample import NOTED, Draft, Model, array, key_value
 
 #: Findings that sound files have, with the reasons.
@@ -102,13 +101,6 @@ def test_new_models_are_sound(architecture: str, order: str) -> None:
 
 
 # --- files that are not models of a declared architecture ---------------------------------------------------------
-
-
-def with_keys(*pairs: object) -> bytes:
-    draft = Draft()
-    file = draft.records()
-    file.key_values += pairs
-    return draft.built(file)
 
 
 def test_architectures_of_llama_cpp_are_checked_by_its_table() -> None:
@@ -443,16 +435,18 @@ def test_hazards_that_names_alone_do_not_show(source: str) -> None:
     assert {hazard.kind for hazard in found} == {EVASIONS[source]}
 
 
-def test_templates_outside_gguf_files_are_examined_alike() -> None:
-    data = b"ab{{ x.__class__ }}\xe2\x80\x8b https://example.test/a" + b" " * (1 << 18)
-    found = template_findings(b"chat_template", data, Span(7, 7 + len(data), "chat_template.jinja"))
-    assert [(each.code, *each.span) for each in found] == [
-        ("S201", 14, 23, "chat_template.jinja"),
-        ("S204", 26, 29, "chat_template.jinja"),
-        ("S207", 30, 52, "chat_template.jinja"),
-        ("S211", 7 + (1 << 18), 7 + len(data), "chat_template.jinja"),
+def test_findings_in_a_template_are_at_their_bytes() -> None:
+    text = b"ab{{ x.__class__ }}\xe2\x80\x8b https://example.test/a" + b" " * (1 << 18)
+    data = with_keys(key_value(b"tokenizer.chat_template", ValueType.STRING, text))
+    start = data.index(text)
+    found = [each for each in lint(data).findings if each.code != "S210"]
+    assert {each.span.path for each in found} == {"key_values[8].value"}
+    assert [(each.code, each.span.start - start, each.span.stop - start) for each in found] == [
+        ("S201", 7, 16),
+        ("S204", 19, 22),
+        ("S207", 23, 45),
+        ("S211", 1 << 18, len(text)),
     ]
-    assert list(template_findings(b"t", b"{{ x }}", Span(0, 7, "t"))) == []
 
 
 def test_positions_of_hazards_count_bytes() -> None:

@@ -12,7 +12,7 @@ from finding_codes import codes_of
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.gguf.strings import text_decoded
+from i2s_spec.gguf.strings import utf8_damage
 from i2s_spec.linter.analysis.context import LintContext, uncounted
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.fix import fix
@@ -357,9 +357,9 @@ def test_a_damaged_file_with_a_vocabulary_of_many_scripts_was_not_text() -> None
 def test_text_of_many_scripts_is_not_what_a_decoder_leaves() -> None:
     """A cut vocabulary is UTF-8 to its end; its tokens are letters, and one may be U+FFFD."""
     letters = "".join(chr(0x400 + i) for i in range(300))
-    assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 20}".encode())) is None
-    assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 200}".encode())) is not None
-    assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 15)) is None
+    assert utf8_damage(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 20}".encode())) is None
+    assert utf8_damage(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 200}".encode())) is not None
+    assert utf8_damage(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 15)) is None
     # Windows may split characters at their edges; this must not change the result.
-    assert text_decoded(BufferSource(b"GGUF" + b"a" * 65_533 + chr(0xFFFD).encode() * 20_000)) is not None
-    assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 60_000 + b"\xff")) is None
+    assert utf8_damage(BufferSource(b"GGUF" + b"a" * 65_533 + chr(0xFFFD).encode() * 20_000)) is not None
+    assert utf8_damage(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 60_000 + b"\xff")) is None

@@ -39,7 +39,7 @@ exec(compile(text.replace(before, sys.argv[1] + before), spec.origin, "exec"), m
 
 import click
 from i2s_spec.cli.lint import lint_command as command
-from i2s_spec.linter import run
+from i2s_spec.linter import lint_run
 from i2s_spec.linter.cluster.check import options_key
 
 class Seen(Exception):
@@ -47,7 +47,7 @@ class Seen(Exception):
 
 def options(*words):
     made = []
-    class LintRun(run.LintRun):
+    class LintRun(lint_run.LintRun):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             made.append(self.options)

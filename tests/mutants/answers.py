@@ -1,4 +1,4 @@
-"""This module asks a decoder (the plain one or a mutant of it) what a vector asks, and compares the answer."""
+"""Ask a decoder (the plain one or a mutant of it) what a vector asks, and compare the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module runs every mutant against the suite: which vectors it fails, and whether one of them names its bug.
+"""Run every mutant against the suite: which vectors it fails, and whether one of them names its bug.
 
 A mutant that survives is a bug that the suite does not find; a vector that no mutant fails needs a reason to be in the
 suite.

@@ -1,4 +1,4 @@
-"""This module defines a mutant: a decoder with one mistake, and the flag that has to name it."""
+"""A mutant: a decoder with one mistake, and the flag that has to name it."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Mutant(NamedTuple):
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a method from a function that does not take `self`."""
+    """Make a method from a function that does not take `self`."""
     return lambda self, *arguments: function(*arguments)

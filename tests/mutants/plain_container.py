@@ -1,4 +1,4 @@
-"""This module reads containers as plainly as possible, from the text of chapter 2 alone, with a check before each read."""
+"""Read containers as plainly as possible, from the text of chapter 2 alone, with a check before each read."""
 
 from __future__ import annotations
 

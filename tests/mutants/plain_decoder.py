@@ -1,4 +1,4 @@
-"""This module decodes payloads as plainly as possible, from the text of the chapters alone; it checks every answer.
+"""Decode payloads as plainly as possible, from the text of the chapters alone: what every answer is compared with.
 
 It shares no code with the codec, so that the two are independent ways to the same answers. Each step is a method, which
 a mutant can override with a wrong one. It is slow and written to be read.

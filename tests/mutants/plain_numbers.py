@@ -1,4 +1,4 @@
-"""This module quantizes and multiplies as plainly as possible, from the text of chapters 8 and 9 alone."""
+"""Quantize and multiply as plainly as possible, from the text of chapters 8 and 9 alone."""
 
 from __future__ import annotations
 

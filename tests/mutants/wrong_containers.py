@@ -1,4 +1,4 @@
-"""This module declares readers of containers that are wrong in one way each."""
+"""Readers of containers that are wrong in one way each."""
 
 from __future__ import annotations
 

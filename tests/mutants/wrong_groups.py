@@ -1,4 +1,4 @@
-"""This module declares decoders of types with a scale for each group, which are wrong in one way each."""
+"""Decoders of types with a scale for each group that are wrong in one way each."""
 
 from __future__ import annotations
 

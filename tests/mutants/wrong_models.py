@@ -1,4 +1,4 @@
-"""This module declares programs that run models wrongly, tokenize wrongly, or check files wrongly.
+"""Programs that run models wrongly, tokenize wrongly, or check files wrongly.
 
 Of models these are the mistakes that `golden compare` names, each applied to the model that a vector holds.
 """

@@ -1,4 +1,4 @@
-"""This module declares programs that compute wrongly in one way each: quantizing, activations, products."""
+"""Programs that compute wrongly in one way each: quantizing, activations, products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module declares decoders of I2_S payloads that are wrong in one way each."""
+"""Decoders of I2_S payloads that are wrong in one way each."""
 
 from __future__ import annotations
 

@@ -103,6 +103,7 @@ def decode_check(kernels: Kernels, random: Any) -> bool:
     import numpy as np
 
     from i2s_spec.exports import wgsl
+    from i2s_spec.exports.c_header import NO_TRIT
     from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
     rows, cols, equal = 12, 160, True
@@ -111,7 +112,7 @@ def decode_check(kernels: Kernels, random: Any) -> bool:
         payload = random.integers(0, 256, rows * cols // 4, np.uint8)
         codes = payload[layout.byte_of(k, rows, cols)] >> layout.shift_of(k, rows, cols).astype(np.uint8) & 3
         for code_map, each in enumerate(CODE_MAPS.values()):
-            trits = np.array([wgsl.NO_TRIT if trit is None else trit for trit in each.trits])
+            trits = np.array([NO_TRIT if trit is None else trit for trit in each.trits])
             found = kernels.decode(payload.tobytes() + bytes(32), (rows, cols), (wgsl.I2S, order, code_map, 0))
             equal &= np.array_equal(found.reshape(-1), trits[codes])
     return equal

@@ -11,14 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from finding_codes import codes
 
 import i2s_spec as i2s
 from i2s_spec.convert.new import new
 from i2s_spec.convert.rewrite import rewrite
-from i2s_spec.errors import Span
-from i2s_spec.linter.rules.template import template_findings
 from i2s_spec.model.text.chat import KEY
 from i2s_spec.model.text.template_engines import template_checks
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.malformed.container import with_keys
+from i2s_spec.testing.sample import key_value
 from peers.arch_tables import sdist
 from peers.programs import PROGRAM
 
@@ -35,8 +37,8 @@ def templates(tmp_path: Path) -> list[Path]:
 def test_published_templates_have_no_findings(templates: list[Path]) -> None:
     assert len(templates) >= 25
     for path in templates:
-        data = path.read_bytes()
-        assert list(template_findings(b"chat_template", data, Span(0, len(data), path.name))) == []
+        data = with_keys(key_value(b"tokenizer.chat_template", ValueType.STRING, path.read_bytes()))
+        assert codes(i2s.lint(data)) == set(), path.name
 
 
 def test_engines_render_published_templates(templates: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from i2s_spec.conformance.protocol_terms import PROTOCOL, canonical_json
 from i2s_spec.conformance.vectors import files, models, payloads
 from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.vector import FEATURES, Blob, Draft, Suite, Vector
-from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
+from i2s_spec.gguf.atomic_file import publish_folder, refuse_full_folder, unfinished_folder
 
 #: Version of the suite: a minor version adds vectors, a major one changes answers.
 SUITE_VERSION: Final = "1.1.0"
@@ -140,14 +140,9 @@ def write_suite(target: str | os.PathLike[str], *, force: bool = False) -> Writt
     :raises OSError: where it cannot be written
     """
     target = Path(target)
-    if target.exists() and not target.is_dir():
-        raise FileExistsError(errno.EEXIST, "this is a file; a folder is to be written", str(target))
-    taken = target.is_dir() and any(target.iterdir())
-    if taken and not force:
-        raise FileExistsError(errno.EEXIST, "the folder is not empty; force replaces a suite in it", str(target))
-    if taken and not (target / MANIFEST).is_file():
+    refuse_full_folder(target, force, "a suite")
+    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
         raise FileExistsError(errno.EEXIST, "the folder holds other files than a suite", str(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
     with unfinished_folder(target) as part:
         count = size = 0
         for path, data in suite_files():

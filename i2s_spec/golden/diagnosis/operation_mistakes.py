@@ -6,7 +6,7 @@ Each mistake is a class; a numeric profile names it, as it names `Operations`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class OneScale(WrongProjection):
 class Truncated(WrongProjection):
     """Activation codes cut off, not rounded."""
 
-    rounded = staticmethod(np.trunc)
+    rounded: ClassVar[staticmethod[[Any], Any]] = staticmethod(np.trunc)
 
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> bitlinear.Quantized:
         scale = bitlinear.quantize(x, rule).scale
@@ -200,7 +200,7 @@ class Truncated(WrongProjection):
 class Floored(Truncated):
     """Activation codes rounded down."""
 
-    rounded = staticmethod(np.floor)
+    rounded: ClassVar[staticmethod[[Any], Any]] = staticmethod(np.floor)
 
 
 class Of128(WrongProjection):

@@ -325,13 +325,13 @@ class ArchitectureView:
     def vocabulary(self) -> strings.Strings | None:
         """The result for the array of tokens; None if there is none."""
         array = self.array(TOKENS)
-        return None if array is None else strings.look(*array, self.sought, strings.COMPARED)
+        return None if array is None else strings.examine(*array, self.sought, strings.COMPARED)
 
     @cached_property
     def merges(self) -> strings.Strings | None:
         """The result for the array of merges; None if there is none."""
         array = self.array(MERGES)
-        return None if array is None else strings.look(*array, (), 0)
+        return None if array is None else strings.examine(*array, (), 0)
 
     @cached_property
     def merge_results(self) -> strings.MergeResults | None:

@@ -19,7 +19,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
-from i2s_spec.gguf.strings import text_decoded
+from i2s_spec.gguf.strings import utf8_damage
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
@@ -114,7 +114,7 @@ class LintContext:
             file.data_section.begin_at(padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT))
         else:
             file.data_section.locate()
-        if self.shift is None and self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
+        if self.shift is None and self.data_size_unexplained and (error := utf8_damage(file.source)) is not None:
             raise error
 
     @cached_property
@@ -348,22 +348,22 @@ class LintContext:
         """Return the bytes of a tensor's name; those of `split.count` for a tensor of another part (`Row.i` below
         0).
         """
-        return self.file.index.tensor(i).name_span if i >= 0 else self.elsewhere
+        return self.file.index.tensor(i).name_span if i >= 0 else self.split_count_span
 
     def info_span(self, i: int, field: str) -> Span:
         """Return the bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info; of `split.count` as for
         `name_span`.
         """
         if i < 0:
-            return self.elsewhere
+            return self.split_count_span
         info = self.file.index.tensor(i)
         spans = {"n_dims": info.n_dims_span, "ne": info.ne_span, "type": info.type_span, "offset": info.offset_span}
         return spans[field]
 
     @property
-    def elsewhere(self) -> Span:
+    def split_count_span(self) -> Span:
         """Where findings about other parts of a split model point to: the value of `split.count`."""
-        return self.file.metadata.by_index(self.key_index[b"split.count"]).value_span
+        return self.file.index.key(self.key_index[b"split.count"]).value_span
 
     def dimension_span(self, i: int, which: int) -> Span:
         """Return the bytes of one dimension of a tensor info."""

@@ -99,7 +99,7 @@ class Workspace:
                 first = first or finding
                 if count == MOST_REPAIRED:
                     raise TooManyFindings(code, first.span)
-                if not split or finding.span != self.subject.elsewhere:
+                if not split or finding.span != self.subject.split_count_span:
                     self.given[code] = count
                     yield finding
         else:

@@ -25,7 +25,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.svg import report_style
-from i2s_spec.draw.text import exact_size_words, float32_words, made_by, visible
+from i2s_spec.draw.text import exact_size_words, float32_words, report_footer, visible
 from i2s_spec.errors import counted, plural
 from i2s_spec.linter.explain import facts as rule_facts
 from i2s_spec.linter.explain import find
@@ -276,7 +276,7 @@ class Html(Format):
             + (_totals(totals) if totals["files"] != 1 or not only else "")
             + "".join(f'<p class="configuration">Configuration: {escape(remark)}.</p>\n' for remark in totals.remarks)
             + _explanations(sorted(self._codes))
-            + f"</main>\n<footer>{made_by(self.command)}</footer>\n"
+            + f"</main>\n<footer>{report_footer(self.command)}</footer>\n"
             + f"<script>{_asset('page.js')}</script></body></html>\n"
         )
 

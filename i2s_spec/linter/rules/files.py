@@ -48,7 +48,7 @@ def split_incomplete(subject: LintContext) -> Iterator[Finding]:
         return
     if whole.incomplete:
         yield split_incomplete.at(
-            _span(subject, b"split.count"), got=whole.number + 1, want=whole.count, reason=TrustedText(whole.incomplete)
+            subject.split_count_span, got=whole.number + 1, want=whole.count, reason=TrustedText(whole.incomplete)
         )
 
 
@@ -111,7 +111,7 @@ def split_tensor_repeated(subject: LintContext) -> Iterator[Finding]:
     whole = split_set(subject)
     if whole is not None:
         for name, first, other in whole.repeated():
-            yield split_tensor_repeated.at(_span(subject, b"split.count"), got=other + 1, want=first + 1, name=name)
+            yield split_tensor_repeated.at(subject.split_count_span, got=other + 1, want=first + 1, name=name)
 
 
 @rule("G235", "split-part-foreign", "part {part} is of another model: its {key} is {got}, that of part 1 {want}",
@@ -130,7 +130,7 @@ def split_part_foreign(subject: LintContext) -> Iterator[Finding]:
     for key in (ARCHITECTURE, IDENTITY):
         for number, theirs, ours in _others(subject, key):
             yield split_part_foreign.at(
-                _span(subject, b"split.count"), got=theirs, want=ours, part=number + 1, key=TrustedText(key.decode())
+                subject.split_count_span, got=theirs, want=ours, part=number + 1, key=TrustedText(key.decode())
             )
 
 
@@ -149,7 +149,7 @@ def split_name_differs(subject: LintContext) -> Iterator[Finding]:
     """
     for number, theirs, ours in _others(subject, NAME):
         yield split_name_differs.at(
-            _span(subject, b"split.count"), got=theirs, want=ours, part=number + 1, key=TrustedText("general.name")
+            subject.split_count_span, got=theirs, want=ours, part=number + 1, key=TrustedText("general.name")
         )
 
 
@@ -176,7 +176,7 @@ def split_key_missing(subject: LintContext) -> Iterator[Finding]:
     missing = [key.decode() for key in wanted if key not in subject.key_index]
     if missing:
         words = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
-        yield split_key_missing.at(_span(subject, b"split.count"), got=whole.count, keys=TrustedText(words))
+        yield split_key_missing.at(subject.split_count_span, got=whole.count, keys=TrustedText(words))
 
 
 @rule("G237", "split-leftover", "split.count is {got}, but all {want:tensor} that split.tensors.count announces are in "
@@ -194,7 +194,7 @@ def split_leftover(subject: LintContext) -> Iterator[Finding]:
     """
     whole = split_set(subject)
     if whole is not None and _is_whole(subject, whole):
-        yield split_leftover.at(_span(subject, b"split.count"), got=whole.count, want=whole.keys.tensors)
+        yield split_leftover.at(subject.split_count_span, got=whole.count, want=whole.keys.tensors)
 
 
 def _is_whole(subject: LintContext, whole: SplitSet) -> bool:
@@ -210,7 +210,7 @@ def _is_whole(subject: LintContext, whole: SplitSet) -> bool:
 
 
 def _span(subject: LintContext, key: bytes) -> Span:
-    return subject.file.metadata.by_index(subject.key_index[key]).value_span
+    return subject.file.index.key(subject.key_index[key]).value_span
 
 
 # --- remote files ----------------------------------------------------------------------------------------------------

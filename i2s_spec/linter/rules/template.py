@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
@@ -98,34 +98,10 @@ class ReadTexts(NamedTuple):
 @analysis
 def read_texts(subject: LintContext) -> ReadTexts:
     """Return the texts of a file and the hazards of its templates; read once for all rules."""
-    return _searched(sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i))
-
-
-def _searched(texts: list[StringValue]) -> ReadTexts:
+    texts = sorted((*_templates(subject), *_others(subject)), key=lambda text: text.i)
     templates = [text for text in texts if text.is_template]
     hazards = tuple(_in_templates(templates)) if templates else ()
     return ReadTexts(tuple(texts), hazards, tuple(text for text in texts if text.unread))
-
-
-class _Alone:
-    """What the rules are asked about instead of a GGUF file: the results of `read_texts`."""
-
-    def __init__(self, analyses: dict[Any, ReadTexts]) -> None:
-        self.analyses = analyses
-
-
-def template_findings(key: bytes, data: bytes, place: Span) -> Iterator[Finding]:
-    """Yield the findings of these rules in a template that is in no GGUF file, such as a checkpoint's.
-
-    :param key: its name in messages
-    :param data: its bytes, all of them
-    :param place: its span, of as many bytes
-    """
-    text = StringValue(0, key, True, place, data[:LOOKED_AT], max(0, len(data) - LOOKED_AT))
-    alone = _Alone({read_texts.__wrapped__: _searched([text])})  # type: ignore[attr-defined]
-    for each in _OF_TEMPLATES:
-        assert each.check is not None
-        yield from each.check(alone)
 
 
 def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
@@ -518,10 +494,3 @@ def template_instruction(subject: LintContext) -> Iterator[Finding]:
     Fix: compare the template with the publisher's.
     """
     yield from _hazards(subject, "idiom", template_instruction)
-
-
-#: The rules that need nothing of a file but its templates.
-_OF_TEMPLATES: Final = (
-    template_reaches_out, template_runs_long, template_broken, invisible_text, template_trigger, encoded_blob,
-    template_address, control_characters, text_not_read, template_escaped_mark, template_date_gate, template_instruction,
-)  # fmt: skip

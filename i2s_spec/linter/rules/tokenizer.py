@@ -629,7 +629,7 @@ def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tup
         return tuple(seen.marked.get(marker, -1) for marker in markers)
     array = known.array(TOKENS)
     assert array is not None
-    return strings.look(*array, markers, 0).found
+    return strings.examine(*array, markers, 0).found
 
 
 #: From this share on, results that no applicable merge makes are reported: 3 of 236,339 in Gemma 4's vocabulary.

@@ -293,7 +293,8 @@ def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
     amax = _amax(grouped, rule)
     largest = amax.astype(np.float64 if rule.scale in ("f64", "wide") else np.float32)
     if rule.floor is not None:
-        largest = np.maximum(largest, _floor(rule, largest.dtype))
+        floor = np.float32(rule.floor) if rule.scale == "wide" else rule.floor  # compared as float32, then widened
+        largest = np.maximum(largest, largest.dtype.type(floor))
     if rule.scale == "wide":
         return np.asarray(127.0 / largest)
     if rule.scale == "inverse":
@@ -323,11 +324,6 @@ def _steps(grouped: Floats, rule: ActivationQuantizer) -> Floats | None:
         with np.errstate(over="ignore"):
             found = found.astype(np.float16).astype(np.float32)
     return np.where((amax == 0) & (rule.zero == "one"), np.float32(1), found)
-
-
-def _floor(rule: ActivationQuantizer, kind: Any) -> Any:
-    """Return the floor in the type in which it is compared; a runtime with `wide` scales compares float32."""
-    return kind.type(np.float32(rule.floor) if rule.scale == "wide" else rule.floor)
 
 
 _ROUND: Final[dict[str, Callable[[Any], Any]]] = {

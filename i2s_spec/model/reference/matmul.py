@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = CANONICAL.layout.block
 #: The rule of `linear`.
-_DEFINITION: Final = ActivationQuantizer()
+DEFINITION: Final = ActivationQuantizer()
 
 
 class UnusedCodeFound(ValueError):
@@ -75,11 +75,6 @@ def quantize(x: NDArray[np.float32], rule: ActivationQuantizer, *, threads: int 
     if bitlinear.quantizes_as_defined(rule):
         return Quantized(*quantize_activations(x, threads=threads))
     return bitlinear.quantize(x, rule)
-
-
-def is_definition(rule: ActivationQuantizer) -> bool:
-    """Whether a rule, from activations to floats, is the one that `linear` computes."""
-    return rule == _DEFINITION
 
 
 def dot(

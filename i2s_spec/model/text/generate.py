@@ -114,7 +114,7 @@ class Generation:
         self.decode_seconds = 0.0
 
     def __iter__(self) -> Iterator[int]:
-        """One token after another."""
+        """Yield one token after another."""
         if self.limit == 0:
             self.reason = "limit"
             return
@@ -166,7 +166,7 @@ class Generation:
 
 
 def together(generations: Iterable[Generation]) -> Iterator[tuple[int, int]]:
-    """Tokens of several generations of one model, computed together: the weights are read once for a token of each.
+    """Compute tokens of several generations of one model together: the weights are read once for a token of each.
 
     Each has the tokens that it has alone. Prompts are read one after the other; a generation that has ended takes no part
     in later steps.
@@ -207,7 +207,7 @@ def _shared(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def rate(tokens: int, seconds: float) -> float:
-    """Tokens per second; 0 if nothing was measured."""
+    """Return tokens per second; 0 if nothing was measured."""
     return tokens / seconds if seconds > 0 else 0.0
 
 

@@ -2,7 +2,7 @@
 
 `template_checks` renders `CONVERSATIONS` with both, each in a process of its own with limits, and compares the texts, the
 token ids of both tokenizers, and how many first tokens (BOS) a conversation gets. Needs the extra `[chat]` for Jinja and
-`[runtimes]` (xllamacpp) for llama.cpp; what is not installed is not run, and said to be.
+`[runtimes]` (xllamacpp) for llama.cpp; what is not installed is not run, and reported.
 
 llama.cpp gets a model of zeros with the tokenizer and the template of the file (`write_stand_in`), because it loads no
 I2_S, and a whole model takes time. A template that reaches for the interpreter or loops without end (S201, S202), or that

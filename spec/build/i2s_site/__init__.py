@@ -5,10 +5,10 @@
       └────► fences ─────► figures, drawings, flows, benchmarks, layouts          pictures, SVG
                  └───────► examples, api_reference                                what runs, what docstrings say
 
-What follows from declarations is not in git: pages of rules, requirements, runtimes, decoders, type numbers, commands and
-test vectors, and the tables that a fence `i2s-table` names. `i2s spec build` makes them with the site, `serve` shows it
-while you write, `write` writes them to `build/spec`, and `test` runs all examples. What every new rule or layout changes in an
-output (`cli/replay.py`) is not compared.
+What follows from declarations is not in git: pages of rules, requirements, runtimes, decoders, type numbers, commands
+and test vectors, and the tables that a fence `i2s-table` names. `i2s spec build` makes them with the site, `serve`
+shows it while you write, `write` writes them to `build/spec`, and `test` runs all examples. What every new rule or
+layout changes in an output (`cli/replay.py`) is not compared.
 
 All of them find the text through `checkout`; `i2s spec` calls `generated`, `fences` and `examples` without mkdocs.
 """

@@ -57,7 +57,7 @@ def dialects() -> str:
         [
             "layout",
             f"`{layout.name}`",
-            f"byte `{layout.byte_of.text}` <br> shift `{layout.shift_of.text}`",
+            f"byte `{layout.byte_of}` <br> shift `{layout.shift_of}`",
             layout.known_as + ("" if layout.in_gguf else "; never in GGUF"),
         ]
         for layout in LAYOUTS.values()

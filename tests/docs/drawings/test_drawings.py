@@ -12,7 +12,7 @@ from i2s_site import checkout, examples
 from i2s_site.annexes import registry_page
 from i2s_site.drawings import DRAWINGS, drawn
 from i2s_site.figures import BYTES, COLS, ROWS, layout_order
-from i2s_site.flows import graph_flow
+from i2s_site.flows import Arrow, Box, flow, graph_flow
 from i2s_site.requirements import requirements
 from i2s_spec.codec import blocks
 from i2s_spec.codec.quantize import quantize
@@ -159,3 +159,19 @@ def test_counts_are_those_of_the_text() -> None:
     assert f"runtime: {must} MUST" in drawn("claims")[0]
     counts = [int(each) for each in words(drawn("attacked")[0], "kind")]
     assert sum(counts) == sum(bool(each.rules) for each in ADVISORIES)
+
+
+def test_a_flow_has_its_boxes_and_arrows_inside() -> None:
+    boxes = [Box("a", 0, 0, ("first", "<b>")), Box("b", 1, 0, ("second",)), Box("c", 0, 2, ("third",))]
+    arrows = [Arrow("a", "b"), Arrow("a", "c"), Arrow("b", "c"), Arrow("a", "c", "residual", 80)]
+    root = ET.fromstring(flow(boxes, arrows, "says", "more"))
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    assert [each.text for each in root.iter("text")] == ["first", "<b>", "second", "third"]
+    ways = [path.attrib["d"] for path in root.iter("path") if path.attrib["class"].startswith("arrow")]
+    assert len(ways) == len(arrows)
+    assert sum(path.attrib["class"] == "head" for path in root.iter("path")) == len(arrows)
+    for way in ways:
+        numbers = [float(each) for each in re.findall(r"-?[\d.]+", way)]
+        assert all(0 <= x <= width for x in numbers[::2])
+        assert all(0 <= y <= height for y in numbers[1::2])
+    assert ways[0].count("L") == 1, "straight where boxes stand side by side"

@@ -9,6 +9,7 @@ from speak import RejectedError
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from i2s_spec.exports import wgsl
+from i2s_spec.exports.c_header import NO_TRIT
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
@@ -41,8 +42,8 @@ def decoded(op, data, args, decode, dequantise):
     """The answer to decode or dequant, by functions of the data, the shape and the settings."""
     shape, of = settings(data, args)
     trits = whole_blocks(args, decode(data, shape, of).reshape(-1))
-    if (trits == wgsl.NO_TRIT).any():
-        raise RejectedError("payload", f"element {int((trits == wgsl.NO_TRIT).argmax())} has a code without a meaning")
+    if (trits == NO_TRIT).any():
+        raise RejectedError("payload", f"element {int((trits == NO_TRIT).argmax())} has a code without a meaning")
     if op == "decode":
         return trits.astype(np.int8).tobytes()
     return whole_blocks(args, dequantise(data, shape, of).reshape(-1)).tobytes()
