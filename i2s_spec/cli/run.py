@@ -207,11 +207,19 @@ def _continue(
     finally:
         shown.end_line()
     if not quiet:
-        remark(summary(generation) + ("" if has_program(model) else WALKED))
+        remark(summary(generation) + walked(model))
 
 
 #: Said of profile `fast` where its compiled program is not for the graph or its weights.
+NOT_COMPILED = "; computed node by node: no kernels are compiled here (i2s info)"
 WALKED = "; computed node by node: the compiled program has no delta nets, and no groups with scales of their own"
+
+
+def walked(model: Any) -> str:
+    """Return what is said of a pass that walks the graph where profile `fast` has a program for others; else nothing."""
+    from i2s_spec.codec import _cpu
+
+    return "" if has_program(model) else WALKED if _cpu.compiler() else NOT_COMPILED
 
 
 def has_program(model: Any) -> bool:
@@ -264,7 +272,7 @@ def _continue_together(
         count = counted(sum(len(each.tokens) for each in generations), "token")
         remark(
             f"{counted(len(generations), 'prompt')}, {prompt:.1f} tok/s; generated {count}, {made:.1f} tok/s together"
-            + ("" if has_program(generations[0].model) else WALKED)
+            + walked(generations[0].model)
         )
 
 
