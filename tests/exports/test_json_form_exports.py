@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import i2s_spec.exports as room
 from i2s_spec.cli.rules import schema_command
 from i2s_spec.codec import blocks as block_reference
+from i2s_spec.errors import EXIT_USAGE
 from i2s_spec.exports import FORMS, export, json_form
 from i2s_spec.exports import json_form as description
 from i2s_spec.schema import container, i2s
@@ -155,7 +156,7 @@ def test_the_verb_prints_and_writes(form: str, tmp_path: Path) -> None:
     target = tmp_path / FORMS[form][0]
     assert runner.invoke(schema_command, ["--format", form, "-o", str(target)]).exit_code == 0
     assert target.read_text(encoding="utf-8") == export(form)
-    assert isinstance(runner.invoke(schema_command, ["--format", form, "-o", str(target)]).exception, FileExistsError)
+    assert runner.invoke(schema_command, ["--format", form, "-o", str(target)]).exit_code == EXIT_USAGE
 
 
 def test_another_form_is_refused() -> None:
