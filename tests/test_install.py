@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -95,7 +97,7 @@ def plain() -> dict[str, str]:
 def test_each_line_works_as_typed(checkout: Path, tmp_path: Path) -> None:
     """In their order, with `.venv/bin` on the PATH."""
     (lines,) = [block for block in blocks() if len(block) > 1]
-    assert len(lines) >= 10
+    assert len(lines) >= 5
     environment = plain() | {"PATH": f"{checkout}/.venv/bin{os.pathsep}{os.environ['PATH']}"}
     said = {}
     for line in lines:
@@ -104,7 +106,7 @@ def test_each_line_works_as_typed(checkout: Path, tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"{line}: {done.returncode}: {done.stdout[-500:]}{done.stderr[-1000:]}"
         said[line] = done.stdout
-    assert any(line.startswith("i2s run") and "--prompt" in line and output.strip() for line, output in said.items())
+    assert any(line.startswith("i2s run") and len(output) > 100 for line, output in said.items())
 
 
 def test_the_plain_install_has_none_of_the_extras(checkout: Path) -> None:
@@ -133,13 +135,25 @@ def hidden(folder: Path) -> dict[str, str]:
     return left | {"PATH": f"{folder}/env/bin{os.pathsep}{folder}/programs"}
 
 
-def pip(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """pip in an environment of its own, where no compiler is found."""
+@cache
+def without_headers() -> tuple[str, ...]:
+    """What runs a command where the folder of Python's headers is empty; nothing where namespaces are not allowed."""
+    programs = [shutil.which(name) for name in ("unshare", "sh", "mount")]
+    if None in programs:
+        return ()
+    unshare, shell, mount = map(str, programs)
+    words = (unshare, "-rm", shell, "-c", f'{mount} -t tmpfs none "$0" && exec "$@"', sysconfig.get_path("include"))
+    allowed = subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+    return words if allowed else ()
+
+
+def pip(folder: Path, *words: str, headers: bool = False, **more: str) -> subprocess.CompletedProcess[str]:
+    """pip in an environment of its own, where no compiler is found, nor, unless asked for, Python's headers."""
     if not (folder / "env").exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
         HIDDEN[folder] = hidden(folder)
     done = subprocess.run(
-        [str(folder / "env/bin/python"), "-m", "pip", *words],
+        [*(() if headers else without_headers()), str(folder / "env/bin/python"), "-m", "pip", *words],
         cwd=folder, capture_output=True, encoding="utf-8", check=False, env=HIDDEN[folder] | more,
     )  # fmt: skip
     if done.returncode and OFFLINE.search(done.stderr):
@@ -188,7 +202,7 @@ def test_a_compiler_that_fails_is_an_error(uncompiled: Path) -> None:
     failing = uncompiled / "cc"
     failing.write_text("#!/bin/sh\necho no compiler today >&2\nexit 1\n", encoding="utf-8")
     failing.chmod(0o755)
-    done = pip(uncompiled, "wheel", "--no-deps", "-w", "none", "./checkout", CC=str(failing))
+    done = pip(uncompiled, "wheel", "--no-deps", "-w", "none", "./checkout", headers=True, CC=str(failing))
     assert done.returncode != 0
     assert not (uncompiled / "none").exists() or not list((uncompiled / "none").iterdir())
     assert "no compiler today" in done.stdout + done.stderr
@@ -217,7 +231,7 @@ def test_a_wheel_needs_neither_compiler_nor_headers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for line, wanted in (("i2s demo", "model.gguf: ok"), ("i2s info", "Kernels, codec:")):
         ran = subprocess.run(
-            ["sh", "-c", line],
+            [*without_headers(), "sh", "-c", line],
             cwd=tmp_path,
             capture_output=True,
             encoding="utf-8",
