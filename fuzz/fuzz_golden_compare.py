@@ -35,7 +35,6 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, mistakes
 from i2s_spec.golden.dumps import read_dump
-from i2s_spec.golden.llama_cpp import MAGIC, BaseWriter, read_base
 from i2s_spec.golden.recording import described
 from i2s_spec.golden.report import FORMATS, report
 from i2s_spec.golden.report_text import styled
@@ -109,15 +108,6 @@ def _of_a_file(kind: int, content: bytes) -> None:
     else:
         message = result.verdict
     assert message.isprintable(), message
-    with suppress(SettingError):
-        base = read_base(content)
-        again = io.BytesIO()
-        with suppress(SettingError, ValueError):
-            writer = BaseWriter(again, base.tokens.tolist(), base.log_probabilities.shape[-1])
-            assert again.getvalue()[:8] == MAGIC
-            for rows in base.log_probabilities:
-                writer.add(rows)
-            writer.add(base.log_probabilities[0])
 
 
 # --- choices ---

@@ -388,7 +388,7 @@ def test_size_of_tl2() -> None:
 def test_table_of_dialects() -> None:
     sign = {-1: "−1", 0: "0", 1: "+1", None: "·"}
     wanted = [
-        ["layout", f"`{x.name}`", f"byte `{x.byte_of.text}` <br> shift `{x.shift_of.text}`",
+        ["layout", f"`{x.name}`", f"byte `{x.byte_of}` <br> shift `{x.shift_of}`",
          x.known_as + ("" if x.in_gguf else "; never in GGUF")]
         for x in dialect.LAYOUTS.values()
     ]  # fmt: skip
