@@ -25,20 +25,24 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-#: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
-#: package. No input makes the last one: every fuzz harness asks for that.
-EXIT_FINDINGS = 1
-EXIT_USAGE = 2
-EXIT_INPUT = 3
-EXIT_BUG = 4
-#: A server did not give the bytes of a file: gated, missing, rate-limited, offline. Another try may.
-EXIT_REMOTE = 5
-#: Not enough memory, or too many open files, so that nothing is known of the input: sysexits' number for a shortage.
-EXIT_MEMORY = 71
-#: A run over many files ended before all were checked, and goes on when it is called again: sysexits' temporary failure.
-EXIT_UNFINISHED = 75
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
+EXIT_FINDINGS, EXIT_USAGE, EXIT_INPUT, EXIT_BUG, EXIT_REMOTE = 1, 2, 3, 4, 5
+EXIT_MEMORY, EXIT_UNFINISHED = 71, 75  # sysexits' numbers for a shortage, and for a temporary failure
+EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
+
+#: What the exit codes of all verbs mean; over several files the worst counts: 4, 3, 1, 0. No input makes `EXIT_BUG`: every
+#: fuzz harness asks for that.
+EXIT_CODES: Final = {
+    0: "nothing found that fails the run (`--fail-on`, usually errors)",
+    EXIT_FINDINGS: "findings, differences, or a check that failed",
+    EXIT_USAGE: "a wrong call",
+    EXIT_INPUT: "input that cannot be read, or is not GGUF",
+    EXIT_BUG: "a bug in i2s-spec",
+    EXIT_REMOTE: "a server did not give the file: gated, missing, rate-limited, offline; another try may",
+    EXIT_MEMORY: "not enough memory, or too many open files: nothing is known of the input",
+    EXIT_UNFINISHED: "a run over many files ended early: repeat the command, and it continues",
+    EXIT_INTERRUPTED: "interrupted with Ctrl-C",
+    EXIT_BROKEN_PIPE: "the reader of the output has gone",
+}
 
 #: Longest piece of a file's own text that a message repeats, in characters.
 QUOTE_LIMIT = 80

@@ -16,7 +16,7 @@
     replay        a command line in this process, for pages, examples and tests
 
 Verbs are imported when they are used, and click with them: `i2s --version` starts without. Results go to stdout,
-everything else to stderr. `verbs.EXIT_CODES` has the exit codes.
+everything else to stderr. `errors.EXIT_CODES` has the exit codes.
 """
 
 import io

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from i2s_spec._version import __version__
-from i2s_spec.errors import ReadOnWarning, quote
+from i2s_spec.errors import EXIT_CODES, ReadOnWarning, quote
 
 #: The verbs by what they are for, as `i2s --help` lists them, and the module that holds `VERB_command`.
 GROUPS: Final = {
@@ -37,20 +37,6 @@ GROUPS: Final = {
 
 #: Every verb and its module; `validate` is another name for `lint`.
 VERBS: Final = {verb: module for group in GROUPS.values() for verb, module in group.items()} | {"validate": "lint"}
-
-#: What the exit codes of all verbs mean; over several files the worst counts: 4, 3, 1, 0.
-EXIT_CODES: Final = {
-    0: "nothing found that fails the run (`--fail-on`, usually errors)",
-    1: "findings, differences, or a check that failed",
-    2: "a wrong call",
-    3: "input that cannot be read, or is not GGUF",
-    4: "a bug in i2s-spec",
-    5: "a server did not give the file",
-    71: "not enough memory, or too many open files",
-    75: "a run over many files ended early: repeat the command, and it continues",
-    130: "interrupted with Ctrl-C",
-    141: "the reader of the output has gone",
-}
 
 #: What other tools call a verb.
 _OTHER_WORDS: Final = {

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from i2s_site.runtimes import table
-from i2s_spec.cli.verbs import EXIT_CODES, GROUPS, cli
+from i2s_spec.cli.verbs import GROUPS, cli
+from i2s_spec.errors import EXIT_CODES
 
 _HEAD: Final = """\
 # Commands
