@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from i2s_spec.convert.rewrite import Edit
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.reader import KeyValue
+from i2s_spec.gguf.strings import span_of
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.repair.plan import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
@@ -97,11 +98,17 @@ def _set(workspace: Workspace, finding: Any, key: str, value: str) -> Action:
 def _family(workspace: Workspace, known: ArchitectureView) -> str | None:
     """Return how the text of a known vocabulary is split."""
     for family in FAMILIES:
-        if known.keys.count(MERGES) == family.merges and (known.tokens or 0) > max(i for i, _ in family.tokens):
-            items = items_of(workspace, workspace.file.metadata.entry(TOKENS))
-            if items is not None and all(items[i].text == text for i, text in family.tokens):
-                return family.pre
+        of_its_size = known.keys.count(MERGES) == family.merges and (known.tokens or 0) > max(i for i, _ in family.tokens)
+        if of_its_size and all(_token(workspace, i) == text for i, text in family.tokens):
+            return family.pre
     return None
+
+
+def _token(workspace: Workspace, index: int) -> bytes:
+    """Return one token; those before it are passed over."""
+    start, stop, _ = workspace.file.metadata.entry(TOKENS).value_span
+    at, end = span_of(workspace.source, start, stop, workspace.prefix == ">", index)
+    return bytes(workspace.source.read(at, end - at))
 
 
 @repair("T002", Fix.UNSAFE, "the kind of tokenizer becomes what the vocabulary shows")
