@@ -98,7 +98,9 @@ def _set(workspace: Workspace, finding: Any, key: str, value: str) -> Action:
 def _family(workspace: Workspace, known: ArchitectureView) -> str | None:
     """Return how the text of a known vocabulary is split."""
     for family in FAMILIES:
-        of_its_size = known.keys.count(MERGES) == family.merges and (known.tokens or 0) > max(i for i, _ in family.tokens)
+        of_its_size = known.keys.count(MERGES) == family.merges and (known.tokens or 0) > max(
+            i for i, _ in family.tokens
+        )
         if of_its_size and all(_token(workspace, i) == text for i, text in family.tokens):
             return family.pre
     return None
