@@ -10,7 +10,6 @@ cdef extern from "screened_head.h" nogil:
         float *error
         float *norm
     ctypedef struct i2s_head_token:
-        const float *x
         const int16_t *codes
         const int8_t *high
         const int8_t *low
@@ -22,6 +21,8 @@ cdef extern from "screened_head.h" nogil:
     ctypedef struct i2s_head_job:
         const i2s_head_copy *copy
         const i2s_head_token *token
+        const float *x
+        int64_t tokens
         const i2s_head_set *set
         const i2s_fast_set *fast
         int64_t first, last
@@ -72,37 +73,38 @@ cdef class HeadRows:
         with nogil:
             i2s_head_make(&job, _shared, self.threads)
 
-    def scan(self, const float[::1] x, const int16_t[::1] codes, const int8_t[::1] high, const int8_t[::1] low, int64_t total,
-             double step, double over, double within, double rest, int64_t scored, float[::1] estimate, float[::1] upper):
-        """Score the first rows; the others are read: their logits are their estimates and their bounds."""
-        cdef i2s_head_token token
-        cdef i2s_head_job job = self.job(&token, x, estimate)
-        token.codes, token.high, token.low, token.sum = &codes[0], &high[0], &low[0], total
-        token.step, token.over, token.within, token.rest = step, over, within, rest
-        job.last, job.upper = scored, &upper[0]
+    def scan(self, const float[:, ::1] x, list states, int64_t scored, float[:, ::1] estimate, float[:, ::1] upper):
+        """Score the first rows for the states of tokens; the others are read: their logits are their estimates and their
+        bounds."""
+        cdef i2s_head_job job = self.job(x, estimate)
+        cdef bytearray memory = bytearray(len(states) * sizeof(i2s_head_token))
+        cdef i2s_head_token *token = <i2s_head_token *><char *>memory
+        cdef const int16_t[::1] codes
+        cdef const int8_t[::1] high, low
+        for i in range(x.shape[0]):
+            _, codes, high, low, token[i].step, token[i].over, token[i].within, token[i].rest = states[i]
+            token[i].codes, token[i].high, token[i].low = &codes[0], &high[0], &low[0]
+            token[i].sum = states[i].codes.sum(dtype="int64")
+        job.token, job.last, job.upper = token, scored, &upper[0, 0]
         with nogil:
             i2s_head_scan(&job, _shared, self.threads)
 
-    def whole(self, const float[::1] x, float[::1] out):
-        """The logits of all rows."""
-        cdef i2s_head_token token
-        cdef i2s_head_job job = self.job(&token, x, out)
+    def whole(self, const float[:, ::1] x, float[:, ::1] out):
+        """The logits of all rows, for the states of tokens."""
+        cdef i2s_head_job job = self.job(x, out)
         with nogil:
             i2s_head_scan(&job, _shared, self.threads)
 
-    def read(self, const float[::1] x, const int64_t[::1] ids, float[::1] out):
-        """The logits of some rows, with the bits that they have in the whole."""
-        cdef i2s_head_token token
-        cdef i2s_head_job job = self.job(&token, x, out)
+    def read(self, const float[:, ::1] x, const int64_t[::1] ids, float[:, ::1] out):
+        """The logits of some rows for one state, with the bits that they have in the whole."""
+        cdef i2s_head_job job = self.job(x, out)
         job.ids, job.last = &ids[0], ids.shape[0]
         with nogil:
             i2s_head_rows(&job, _shared, self.threads)
 
-    cdef i2s_head_job job(self, i2s_head_token *token, const float[::1] x, float[::1] estimate):
+    cdef i2s_head_job job(self, const float[:, ::1] x, float[:, ::1] estimate):
         cdef i2s_head_job job
         memset(&job, 0, sizeof(job))
-        memset(token, 0, sizeof(token[0]))
-        token.x = &x[0]
-        job.copy, job.set, job.fast, job.token = &self.copy, &i2s_head_sets[self.head], i2s_fast_sets[self.fast], token
-        job.estimate = &estimate[0]
+        job.copy, job.set, job.fast = &self.copy, &i2s_head_sets[self.head], i2s_fast_sets[self.fast]
+        job.x, job.tokens, job.estimate = &x[0, 0], x.shape[0], &estimate[0, 0]
         return job

@@ -75,13 +75,26 @@ TARGET static void HEAD(copy)(const i2s_head_copy *h, int64_t first, int64_t las
     }
 }
 
-TARGET static void HEAD(score)(const i2s_head_copy *h, const i2s_head_token *t, int64_t first, int64_t last, float *estimate,
-                               float *upper) {
-    double sums[512];
-    for (int64_t r = first; r < last; r += 512) {
-        const int64_t count = last - r < 512 ? last - r : 512;
-        for (int64_t i = 0; i < count; i++) sums[i] = HEAD(dot)(t, h->codes + (r + i) * h->pitch, h->pitch);
-        I2S_HEAD_BOUNDS
+TARGET static void HEAD(score)(const i2s_head_copy *h, const i2s_head_token *t, int64_t tokens, int64_t first, int64_t last,
+                               float *estimate, float *upper) {
+    double sums[4 * I2S_HEAD_ROWS];
+    for (int64_t r = first; r < last; r += I2S_HEAD_ROWS) {
+        const int64_t count = last - r < I2S_HEAD_ROWS ? last - r : I2S_HEAD_ROWS;
+        const uint8_t *codes = h->codes + r * h->pitch;
+        for (int64_t n = 0, group = 1; n < tokens; n += group) {
+            int64_t begin = 0;
+#ifdef DOTS
+            group = tokens - n < 4 ? 1 : 4;
+            if (group == 4)
+                for (; begin + 2 <= count; begin += 2)
+                    HEAD(dots)(t + n, codes + begin * h->pitch, h->pitch, sums + begin);
+#endif
+            for (int64_t j = 0; j < group; j++) {
+                double *const each = sums + j * I2S_HEAD_ROWS;
+                for (int64_t i = begin; i < count; i++) each[i] = HEAD(dot)(t + n + j, codes + i * h->pitch, h->pitch);
+                i2s_head_bounds(h, t + n + j, r, count, each, estimate + (n + j) * h->rows, upper + (n + j) * h->rows);
+            }
+        }
     }
 }
 

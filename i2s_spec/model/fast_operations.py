@@ -177,7 +177,7 @@ class FastOperations(Operations):
         start = plan.start.at * tokens
         memory.values[start : start + x.size] = x.reshape(-1)
         rows = np.arange(tokens) if run.rows is None else run.rows
-        head = self.screened(plan) if run.screened and len(rows) == 1 else None
+        head = self.screened(plan) if run.screened and len(rows) == len(run.sequences) else None
         result = np.empty((len(rows) if plan.result and head is None else 0, plan.result), dtype=np.float32)
         layers = len(plan.cache_widths[0])
         plan.program.run(
@@ -186,7 +186,8 @@ class FastOperations(Operations):
         )  # fmt: skip
         if head is not None and plan.head is not None:
             start = plan.head[1].at * tokens
-            return {graph.results[0]: head.logits(memory.values[start : start + head.columns])}
+            states = memory.values[start : start + len(rows) * head.columns].reshape(len(rows), head.columns)
+            return {graph.results[0]: head.together(states)}
         if plan.end is None:
             return {graph.results[0]: result}
         return self._rest(plan, graph, run, tokens, len(rows))

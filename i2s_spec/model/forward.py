@@ -195,6 +195,8 @@ class Model:
         prompts: Sequence[Sequence[int] | NDArray[Any]],
         caches: Sequence[Cache] | None = None,
         taps: Iterable[str] = (),
+        *,
+        logits: Literal["all", "screened"] = "all",
     ) -> list[Result]:
         """Run several sequences through the model together; the results are those of separate runs.
 
@@ -204,6 +206,7 @@ class Model:
 
         :param prompts: ids of each sequence
         :param caches: one for each; by default new ones
+        :param logits: for all tokens, or `screened` for the last one of each sequence, as `forward`
         :raises SettingError: as `forward`, and for a wrong number of caches, or the same cache twice
         """
         caches = [self.new_cache() for _ in prompts] if caches is None else list(caches)
@@ -215,11 +218,16 @@ class Model:
         if not prompts:
             return []
         ids = [self.check_tokens(tokens, cache) for tokens, cache in zip(prompts, caches, strict=True)]
-        if not self._runner.batches([len(each) for each in ids]):
+        taps = tuple(taps)
+        if (taps and logits == "screened") or not self._runner.batches([len(each) for each in ids]):
             together = max(map(len, ids))
-            return [self.forward(each, taps, cache, together=together) for each, cache in zip(ids, caches, strict=True)]
-        results, found = self._runner.whole(ids, caches, self._wanted(taps))
+            return [
+                self.forward(each, taps, cache, logits=logits, together=together)
+                for each, cache in zip(ids, caches, strict=True)
+            ]
         stops = np.cumsum([len(part) for part in ids])
+        last = stops - 1 if logits == "screened" else None
+        results, found = self._runner.whole(ids, caches, self._wanted(taps), last, logits == "screened")
         answers = []
         for number, (result, cache) in enumerate(zip(results, caches, strict=True)):
             rows = slice(stops[number] - len(ids[number]), stops[number])
@@ -325,8 +333,8 @@ class GraphRunner:
         """Return the result of the graph for each sequence, and the taps; the tokens are added to the caches.
 
         :param ids: the token ids of each sequence
-        :param rows: the rows for which logits are needed; None for all
-        :param screened: whether the logits of one row may be a `ScreenedLogits`
+        :param rows: the rows for which logits are needed, one of each of several sequences; None for all
+        :param screened: whether the logits of a row may be a `ScreenedLogits`
         """
         found: dict[str, Any] = {}
         run = self._run([len(part) for part in ids], caches, taps, found, rows)
@@ -341,7 +349,7 @@ class GraphRunner:
             cache.commit(part.tolist())
         if isinstance(value, list) or len(ids) == 1:
             return value if isinstance(value, list) else [value], found
-        return np.split(value, np.cumsum([len(part) for part in ids])[:-1]), found
+        return np.split(value, len(ids) if rows is not None else np.cumsum([len(part) for part in ids])[:-1]), found
 
     def batches(self, counts: list[int]) -> bool:
         """Whether sequences of so many tokens may run in one pass: none is computed otherwise than alone."""

@@ -16,12 +16,14 @@ which gives a row the same bits alone. So nothing that is found this way differs
 
 `copy_of`, `state_of` and `bounds_of` are the definition in NumPy; `_fast.HeadRows` computes the first and the last, with
 the same integers. `ScreenedHead` decides which rows are copied, scored and read; `ScreenedLogits` is what a pass returns.
+Of several sequences that run together, all are scored with a row while it is in cache, and each reads its own rows; those
+that need the whole head read it together.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from threading import RLock
 from time import process_time
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -44,13 +46,14 @@ LEAST: Final = 32 << 20
 MOST_COLUMNS: Final = 1 << 15
 #: Most rows that are looked for; with more, most bounds reach the threshold.
 MOST_ROWS: Final = 1024
-#: Tokens that read the whole head before a copy is made.
+#: Tokens, or steps of several sequences, that read the whole head before a copy is made.
 TOKENS_BEFORE: Final = 4
 #: How much longer a token may take that copies rows. Copying takes three times as long as reading, or thirty where the
 #: system has no pages at hand, so a token copies a page of codes at a time until that much time has passed.
 MORE: Final = 0.22
 PAGE: Final = 2 << 20
-#: Tokens for which the whole head is read after a screening that decided nothing; twice as many after the next one.
+#: Tokens, or such steps, for which the whole head is read after a screening that decided nothing; twice as many after the
+#: next one.
 PAUSE: Final = 8
 
 
@@ -223,9 +226,9 @@ class ScreenedHead:
             chosen(kernel_sets()).row, float_kernels, threads, address, self.rows, self.columns
         )
         self._lock = RLock()
-        self._estimate, self._upper = (np.empty(self.rows, dtype=np.float32) for _ in range(2))
+        self._estimate = self._upper = np.empty((0, self.rows), dtype=np.float32)
         self._copied = 0
-        self._scanned: ScreenedLogits | None = None
+        self._scanned: _Batch | None = None
         self._before: float = TOKENS_BEFORE
         #: Seconds of processors that reading the whole head took at least; those of the clock vary with other programs.
         self._seconds = math.inf
@@ -247,30 +250,41 @@ class ScreenedHead:
 
         :param x: float32 [columns]; it is copied
         """
-        self._tokens += 1
-        return ScreenedLogits(self, x.copy())
+        (logits,) = self.together(x[None])
+        return logits
+
+    def together(self, states: Floats) -> list[ScreenedLogits]:
+        """Return the logits of several states: rows are scored, or all of them read, for all states at once.
+
+        :param states: float32 [tokens, columns]; they are copied
+        """
+        self._tokens += len(states)
+        batch = _Batch(states.copy(), set(range(len(states))))
+        return [ScreenedLogits(self, batch, number) for number in range(len(states))]
 
     def _scan(self, logits: ScreenedLogits, need: Need) -> bool:
-        """Return whether there are bounds of all rows; make them unless they are there."""
-        if self._scanned is logits:
+        """Return whether there are bounds of all rows; make them unless they are there, for the whole batch."""
+        batch, pause = logits.batch, self._pauses[need]
+        if self._scanned is batch:
             return True
-        pause, state = self._pauses[need], None
         if self._before or pause.left:
             if self._before:
                 self._before -= 1
             else:
                 pause.left -= 1
             return False
-        if (state := state_of(logits.x)) is None or not self._allocated():
+        states = [state_of(x) for x in batch.states]
+        if None in states or not self._allocated():
             return False
         if not self.complete:
             self._copy(need)
             if need == "leading":  # bounds of some rows decide nothing
                 return False
-        total = int(state.codes.sum(dtype=np.int64))
-        self._native.scan(*state[:4], total, *state[4:], self._copied, self._estimate, self._upper)
-        self._scanned = logits
-        self._screened += self.complete
+        if len(self._estimate) < len(states):
+            self._estimate, self._upper = (np.empty((len(states), self.rows), dtype=np.float32) for _ in range(2))
+        self._native.scan(batch.states, states, self._copied, self._estimate, self._upper)
+        self._scanned = batch
+        self._screened += len(states) * self.complete
         return True
 
     def _copy(self, need: Need) -> None:
@@ -301,13 +315,14 @@ class ScreenedHead:
     def _read(self, logits: ScreenedLogits, ids: Ids) -> Floats:
         out = np.empty(len(ids), dtype=np.float32)
         if len(ids):
-            self._native.read(logits.x, ids, out)
+            self._native.read(logits.x[None], ids, out[None])
         self._rows_read += len(ids) if self.complete else 0
         return out
 
-    def screening_ended(self, need: Need, decided: bool) -> None:
+    def screening_ended(self, logits: ScreenedLogits, need: Need, decided: bool) -> None:
         """Record whether a screening decided about a token: if not, the next ones read the whole head."""
         if decided:
+            logits.batch.waiting.discard(logits.number)
             self._pauses[need].next = PAUSE
         else:
             self._scanned = None
@@ -316,30 +331,35 @@ class ScreenedHead:
     # What `ScreenedLogits` asks for
 
     def whole(self, logits: ScreenedLogits) -> Floats:
-        """Return all logits."""
+        """Return all logits; they are computed for all tokens of the batch that wait."""
         with self._lock:
-            if logits.known is None:
-                logits.known, start = np.empty(self.rows, dtype=np.float32), process_time()
-                self._native.whole(logits.x, logits.known)
+            batch = logits.batch
+            if logits.number not in batch.known:
+                numbers = sorted(batch.waiting | {logits.number})
+                values, start = np.empty((len(numbers), self.rows), dtype=np.float32), process_time()
+                self._native.whole(batch.states[numbers], values)
                 self._seconds = min(self._seconds, process_time() - start)
-            return logits.known
+                batch.known.update(zip(numbers, values, strict=True))
+                batch.waiting.clear()
+            return batch.known[logits.number]
 
     def largest(self, logits: ScreenedLogits, count: int) -> tuple[Ids | None, Floats]:
         """Do what `ScreenedLogits.largest` does."""
         with self._lock:
             if logits.known is not None or count > MOST_ROWS or count >= self.rows or not self._scan(logits, "largest"):
                 return None, self.whole(logits)
-            best = np.array([np.argmax(self._estimate)])
+            estimate, upper = self._estimate[logits.number], self._upper[logits.number]
+            best = np.array([np.argmax(estimate)])
             if count > 1:
-                best = np.argpartition(self._estimate, -count)[-count:]
+                best = np.argpartition(estimate, -count)[-count:]
             threshold = self._read(logits, best).min()
-            ids = np.flatnonzero(~(self._upper < threshold))
+            ids = np.flatnonzero(~(upper < threshold))
             if math.isfinite(threshold) and len(ids) <= self.rows // 4:
                 values = self._read(logits, ids)
                 if math.isfinite(values.max()):
-                    self.screening_ended("largest", True)
+                    self.screening_ended(logits, "largest", True)
                     return ids, values
-            self.screening_ended("largest", False)
+            self.screening_ended(logits, "largest", False)
             return None, self.whole(logits)
 
     def leading(self, logits: ScreenedLogits, count: int, making: bool) -> Leading | None:
@@ -349,12 +369,13 @@ class ScreenedHead:
                 return None
             if not self._scan(logits, "leading"):
                 return None
-            some = np.argpartition(self._upper, -count - 1)[-count - 1 :]
-            beyond = self._upper[some].min()
-            ids = np.sort(some[self._upper[some] > beyond])
+            upper = self._upper[logits.number]
+            some = np.argpartition(upper, -count - 1)[-count - 1 :]
+            beyond = upper[some].min()
+            ids = np.sort(some[upper[some] > beyond])
             values = self._read(logits, ids)
-            upper = self._upper.astype(np.float64)
-            about = self._estimate.astype(np.float64)
+            upper = upper.astype(np.float64)
+            about = self._estimate[logits.number].astype(np.float64)
             lower = about - (upper - about) * (1 + 1e-6) - np.abs(about) * 1e-6  # both were rounded to float32
             upper[ids] = lower[ids] = values
             others = np.ones(self.rows, dtype=bool)
@@ -377,18 +398,41 @@ class Leading(NamedTuple):
     upper: NDArray[np.float64]
 
 
+@dataclass
+class _Batch:
+    """Tokens that meet the head together.
+
+    :param states: float32 [tokens, columns]
+    :param waiting: the tokens about which no screening has decided, and whose logits were not read
+    :param known: all logits of a token, once they were read
+    """
+
+    states: Floats
+    waiting: set[int]
+    known: dict[int, Floats] = field(default_factory=dict)
+
+
 class ScreenedLogits:
     """The logits of one token, of which only those are read that are asked for.
 
-    :param x: float32 [columns], the state that meets the head
+    :param batch: the tokens that meet the head together; this is the one with the given number
     """
 
-    def __init__(self, head: ScreenedHead, x: Floats) -> None:
+    def __init__(self, head: ScreenedHead, batch: _Batch, number: int) -> None:
         self.head = head
-        self.x = x
-        #: All logits, once they were read.
-        self.known: Floats | None = None
+        self.batch, self.number = batch, number
         self.shape = 1, head.rows
+
+    @property
+    def x(self) -> Floats:
+        """The state that meets the head, float32 [columns]."""
+        x: Floats = self.batch.states[self.number]
+        return x
+
+    @property
+    def known(self) -> Floats | None:
+        """All logits, once they were read."""
+        return self.batch.known.get(self.number)
 
     def whole(self) -> Floats:
         """Return all logits, float32 [vocab]."""
@@ -410,4 +454,4 @@ class ScreenedLogits:
 
     def decided(self, success: bool) -> None:
         """Record whether leading rows decided about a token; if not, the whole head is read for some tokens."""
-        self.head.screening_ended("leading", success)
+        self.head.screening_ended(self, "leading", success)

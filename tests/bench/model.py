@@ -28,11 +28,12 @@ import numpy as np
 from bench import processes, runtimes, screened
 from bench.matmul import TILES, reading_run
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios
-from i2s_spec.codec.isa import chosen
 from i2s_spec.gguf.source import huge_pages
-from i2s_spec.model import _fast, _matmul, fast_compile, fast_operations
+from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
+from i2s_spec.model.screened_head import ScreenedLogits
+from i2s_spec.model.text.generate import Sampler, Sampling
 
 #: Lengths of prompts, and their goals: shares of the bound.
 PROMPTS = {128: 0.6, 512: 0.75}
@@ -45,9 +46,7 @@ LONG = 4000
 #: Seconds for all rounds of single tokens, and of one length of prompts; at least three rounds run.
 DECODE_SECONDS, PROMPT_SECONDS = 40.0, 15.0
 
-READ, MULTIPLY, HEAD = "reading probe", "multiplication probe", "the head's products, from cache"
-#: Rows of the head that stay in cache.
-CACHED = 48
+READ, MULTIPLY, HEAD = "reading probe", "multiplication probe", "multiplication probe of the head"
 
 
 def benchmarks() -> list[Benchmark]:
@@ -170,16 +169,17 @@ def _gains(times: dict[str, tuple[float, ...]], probe: str, name: str, most: flo
 
 
 def _batch(setting: Setting) -> Result:
-    """Measure a token of each of several sequences at once, against a token of one."""
+    """Measure a token of each of several sequences at once, against a token of one; the head is copied before."""
     contenders: list[Contender] = []
     models, claims = _models(setting), []
-    weights = sum(prod(each.shape) // 4 for each in _ternary(models[1])) + _head(models[1]).size
-    products = BATCH * sum(prod(each.shape) for each in _ternary(models[1]))
+    numbers, halves = sum(prod(each.shape) for each in _ternary(models[1])), _head(models[1]).size // 2
+    copied = [_copied(model) for model in models.values()]
+    weights = numbers // 4 + halves * (1 if all(copied) else 2)
     for threads, model in models.items():
         contenders += [
             Contender(f"{READ}, {threads} threads", partial(_reading, model, weights)),
-            Contender(f"{MULTIPLY}, {threads} threads", partial(_multiplying, products, threads, BATCH)),
-            Contender(f"{HEAD}, {threads} threads", partial(_head_multiplying, model)),
+            Contender(f"{MULTIPLY}, {threads} threads", partial(_multiplying, BATCH * numbers, threads, BATCH)),
+            Contender(f"{HEAD}, {threads} threads", partial(_multiplying, 2 * BATCH * halves, threads)),
             Contender(f"one sequence, {threads} threads", partial(_stepping, model, [_behind(model, 16)])),
             Contender(
                 f"{BATCH} sequences, {threads} threads",
@@ -207,21 +207,34 @@ def _batch(setting: Setting) -> Result:
             values = times[f"{name}, {threads} threads"]
             rows.append(Row(f"{name}, {threads} threads", tuple(count / t for t in values), "tok/s"))
     notes = (
-        "a step reads the weights once for all sequences; each has its own keys and values",
-        "multiplications are those of packed weights, with masks, and after them those of floats with the head's rows",
+        "a step reads the weights and the copy of the head once for all sequences; each has its own keys and values",
+        "multiplications are those of packed weights, with masks, and two for each number of the head: states have 16 bits",
     )
     return Result("several sequences at once, profile fast", tuple(rows), tuple(claims), notes)
 
 
+def _copied(model: Any) -> bool:
+    """Read tokens until the head is copied; return whether it is, as small ones are not."""
+    cache = model.new_cache(1)
+    while isinstance(logits := model.forward([1], cache=cache, logits="screened").logits, ScreenedLogits):
+        logits.largest(1)
+        cache.cut(0)
+        if logits.head.complete:
+            return True
+    return False
+
+
 def _stepping(model: Any, caches: list[Any]) -> float:
-    """Return seconds for one token of each sequence."""
-    used = caches[0].used
+    """Return seconds for one token of each sequence, chosen too."""
+    used, sampler = caches[0].used, Sampler(Sampling())
     start = perf_counter()
     for token in range(STEPS):
         if len(caches) == 1:
-            model.forward([token], cache=caches[0], logits="last")
+            results = [model.forward([token], cache=caches[0], logits="screened")]
         else:
-            model.forward_batch([[token]] * len(caches), caches)
+            results = model.forward_batch([[token]] * len(caches), caches, logits="screened")
+        for logits in (each.logits for each in results):
+            sampler(logits if isinstance(logits, ScreenedLogits) else logits[-1])
     seconds = (perf_counter() - start) / STEPS
     for cache in caches:
         cache.cut(used)
@@ -246,19 +259,6 @@ def _multiplying(products: int, threads: int, tokens: int = 0) -> float:
     start = perf_counter()
     done = _matmul.probe_multiplications(row, rounds, threads, tokens)
     return (perf_counter() - start) * products / done
-
-
-def _head_multiplying(model: Any) -> float:
-    """Return seconds for the head's products with a token of each sequence, if its rows were in cache."""
-    weights = model.weights.matrix("token_embd.weight")
-    rows, columns = min(CACHED, len(weights)), weights.shape[1]
-    kernels, kind = chosen(fast_operations.kernel_sets()).row, _fast.TYPES[weights.dtype.name]
-    x, out = np.ones((BATCH, columns), dtype=np.float32), np.empty((BATCH, rows), dtype=np.float32)
-    times = len(weights) // rows // model.threads
-    start = perf_counter()
-    for _ in range(times):
-        _fast.dots(kernels, kind, fast_compile.address(weights), rows, weights.strides[0], x, out)
-    return perf_counter() - start
 
 
 def _prompt(setting: Setting) -> Result:

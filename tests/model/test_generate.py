@@ -72,7 +72,7 @@ class Arithmetic:
             progress(len(tokens), len(tokens))
         return SimpleNamespace(logits=np.stack(rows[-1:] if logits == "last" else rows))
 
-    def forward_batch(self, prompts: Any, caches: Any) -> Any:
+    def forward_batch(self, prompts: Any, caches: Any, *, logits: str = "all") -> Any:
         self.batches.append(len(prompts))
         return [self.forward(tokens, cache=cache) for tokens, cache in zip(prompts, caches, strict=True)]
 

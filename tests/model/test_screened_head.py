@@ -16,7 +16,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.model import _fast, fast_operations, screened_head
 from i2s_spec.model.load import load_model
 from i2s_spec.model.screened_head import ScreenedHead, ScreenedLogits, bounds_of, copy_of, kernel_sets, state_of
-from i2s_spec.model.text.generate import Generation, Sampler, Sampling
+from i2s_spec.model.text.generate import Generation, Sampler, Sampling, together
 
 SETS = [each for each in kernel_sets() if each.available]
 FLOATS = [each for each in fast_operations.kernel_sets() if each.available]
@@ -91,8 +91,7 @@ def scanned(head: Any, x: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray
     state = state_of(x)
     assert state is not None
     estimate, upper = np.empty(rows, np.float32), np.empty(rows, np.float32)
-    total = int(state.codes.sum(dtype=np.int64))
-    head.scan(*state[:4], total, *state[4:], rows, estimate, upper)
+    head.scan(x[None], [state], rows, estimate[None], upper[None])
     return estimate, upper
 
 
@@ -114,9 +113,9 @@ def test_kernels_are_the_definition_and_bounds_hold(seed: int, kind: str, how: s
                 assert (found >= least).all()
                 assert (found[known] <= least[known] * 1.001).all()
             whole = np.empty(count, np.float32)
-            head.whole(x, whole)
+            head.whole(x[None], whole[None])
             alone = np.empty(count, np.float32)
-            head.read(x, np.arange(count), alone)
+            head.read(x[None], np.arange(count), alone[None])
             assert alone.tobytes() == whole.tobytes()  # in every set a row has the same bits alone
             direct = np.empty((1, count), np.float32)
             _fast.dots(
@@ -163,7 +162,7 @@ def test_the_largest_are_those_of_the_whole(seed: int, kind: str, how: str, coun
     whole = np.empty(len(rows), np.float32)
     for _ in range(12):
         x = state_kinds(rng, rows, how)
-        head._native.whole(x, whole)
+        head._native.whole(x[None], whole[None])
         logits = head.logits(x)
         ids, values = logits.largest(count)
         if ids is None:
@@ -175,6 +174,81 @@ def test_the_largest_are_those_of_the_whole(seed: int, kind: str, how: str, coun
         assert set(best) <= set(ids)
         assert not np.isnan(whole).any()
         assert logits.whole().tobytes() == whole.tobytes()
+
+
+@given(st.integers(0, 2**32), st.sampled_from(KINDS), st.integers(1, 11), st.integers(1, 700))
+@examples(80)
+def test_states_together_have_the_bits_that_they_have_alone(seed: int, kind: str, tokens: int, columns: int) -> None:
+    """Rows that are scored, and rows that are read, for every number of tokens and of rows."""
+    rng = np.random.default_rng(seed)
+    rows = row_kinds(rng, int(rng.integers(1, 150)), columns, kind)
+    count, copied = len(rows), int(rng.integers(0, len(rows) + 1))
+    x = np.stack([state_kinds(rng, rows, str(rng.choice(STATES))) for _ in range(tokens)])
+    x = x[[state_of(each) is not None for each in x]]
+    if not len(x):
+        return
+    states = [state_of(each) for each in x]
+    for each in SETS:
+        for floats in FLOATS:
+            head, _, _ = native(rows, each.row, floats.row)
+            estimate, upper, whole = (np.empty((len(x), count), np.float32) for _ in range(3))
+            head.scan(x, states, copied, estimate, upper)
+            head.whole(x, whole)
+            for i in range(len(x)):
+                alone = [np.empty((1, count), np.float32) for _ in range(3)]
+                head.scan(x[i : i + 1], states[i : i + 1], copied, *alone[:2])
+                head.whole(x[i : i + 1], alone[2])
+                for found, expected in zip((estimate, upper, whole), alone, strict=True):
+                    assert found[i].tobytes() == expected.tobytes()
+
+
+@given(st.integers(0, 2**32), st.sampled_from(KINDS), st.sampled_from(STATES), st.integers(2, 9))
+@examples(80)
+def test_tokens_that_meet_the_head_together_are_chosen_as_alone(seed: int, kind: str, how: str, tokens: int) -> None:
+    """Greedy and top-k ones, and those that need the whole head, in any order, while the copy is made and after."""
+    rng = np.random.default_rng(seed)
+    rows = row_kinds(rng, int(rng.integers(2, 400)), int(rng.integers(1, 300)), kind)
+    head = ScreenedHead(rows, FLOATS[-1].row, 1)
+    settings = [Sampling(), Sampling(0.8, top_k=3), Sampling(0.8, top_k=40), Sampling(0.7), Sampling(0.7, top_p=0.5)]
+    chosen = [settings[i] for i in rng.choice(len(settings), tokens, p=[0.4, 0.2, 0.2, 0.1, 0.1])]
+    samplers, others = ([Sampler(each) for each in chosen] for _ in range(2))
+    whole = np.empty((tokens, len(rows)), np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screened_head, "PAGE", 0)  # a step copies 64 rows
+        for _ in range(12):
+            x = np.stack([state_kinds(rng, rows, how) for _ in range(tokens)])
+            head._native.whole(x, whole)
+            for sampler, other, logits, values in zip(samplers, others, head.together(x), whole, strict=True):
+                assert token_or_error(sampler, logits) == token_or_error(other, values)
+                assert logits.whole().tobytes() == values.tobytes()
+
+
+def token_or_error(sampler: Sampler, logits: Any) -> int | str:
+    try:
+        return sampler(logits)
+    except FormatError as error:
+        return str(error)
+
+
+def test_tokens_of_a_batch_read_the_whole_head_together_and_share_a_screening() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((20000, 256)).astype(np.float16)
+    head = ScreenedHead(rows, FLOATS[-1].row, 2)
+    x = rng.standard_normal((3, 256)).astype(np.float32)
+    for _ in range(screened_head.TOKENS_BEFORE):
+        first, *others = head.together(x)
+        assert first.largest(1)[0] is None
+        assert all(each.known is not None for each in others)
+    complete(head, x[0])
+    before = head.report
+    one, other, last = head.together(x)
+    assert one.largest(1)[0] is not None
+    assert other.largest(40)[0] is not None
+    last.whole()
+    assert (one.known, other.known) == (None, None)  # what is decided is not read again
+    assert head.report.tokens == before.tokens + 3
+    assert head.report.screened == before.screened + 3
+    assert 0 < head.report.rows_read - before.rows_read < 1000
 
 
 def test_a_head_is_read_whole_first_and_copied_while_it_is_read() -> None:
@@ -243,6 +317,30 @@ def test_tokens_are_those_of_the_whole_head(data: bytes, sampling: Sampling, thr
     assert generation.screened is not None
     assert generation.screened.report.tokens == 60
     assert generation.screened.complete == (sampling.top_p == 1 or sampling.top_k > 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tokens_of_a_batch_are_those_of_the_whole_head(data: bytes, threads: int, small: None) -> None:
+    model = load_model(data, "fast", threads=threads)
+
+    def every(head: Any) -> list[Generation]:
+        return [
+            Generation(model, [1, 2, i], each, limit=60 - i, head=head)
+            for i, each in enumerate([*SAMPLINGS, *[Sampling()] * 3])
+        ]
+
+    alone, batch, whole = every("whole"), every("screened"), every("whole")
+    for each in alone:
+        list(each)
+    for generations in (batch, whole):
+        for _ in together(generations):
+            pass
+        assert [each.tokens for each in generations] == [each.tokens for each in alone]
+    assert all(each.screened is None for each in whole)
+    (head,) = {each.screened for each in batch}
+    assert head is not None
+    assert head.complete
+    assert head.report.tokens == sum(len(each.tokens) for each in batch)
 
 
 def test_only_who_asks_gets_logits_that_are_not_read(data: bytes, small: None) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.cache import Cache
-    from i2s_spec.model.forward import Model
+    from i2s_spec.model.forward import Model, Result
     from i2s_spec.model.screened_head import Leading, ScreenedHead
 
 #: Called with (tokens done, tokens to do).
@@ -157,7 +157,11 @@ class Generation:
     def _forward(self, tokens: list[int], progress: Progress | None = None) -> NDArray[Any] | ScreenedLogits:
         """Return the logits after the last of these tokens, which are added to the cache."""
         which: Literal["last", "screened"] = "last" if self.head == "whole" else "screened"
-        logits: Any = logits_of(self.model.forward(tokens, cache=self.cache, logits=which, progress=progress))
+        return self._last(self.model.forward(tokens, cache=self.cache, logits=which, progress=progress))
+
+    def _last(self, result: Result) -> NDArray[Any] | ScreenedLogits:
+        """Return the logits of the last token of a result."""
+        logits: Any = logits_of(result)
         if isinstance(logits, ScreenedLogits):
             self.screened = logits.head
             return logits
@@ -169,7 +173,7 @@ def together(generations: Iterable[Generation]) -> Iterator[tuple[int, int]]:
     """Compute tokens of several generations of one model together: the weights are read once for a token of each.
 
     Each has the tokens that it has alone. Prompts are read one after the other; a generation that has ended takes no part
-    in later steps.
+    in later steps. The head is read whole if one of them has it so.
 
     :param generations: new ones, each with a sampler and a cache of its own, or none yet
     :returns: (number of the generation, its next token), those of a step in order
@@ -190,11 +194,15 @@ def together(generations: Iterable[Generation]) -> Iterator[tuple[int, int]]:
     while running:
         start = perf_counter()
         caches = [each.cache for _, each in running if each.cache is not None]
-        results = every[0].model.forward_batch([each.tokens[-1:] for _, each in running], caches)
-        seconds = perf_counter() - start
+        which: Literal["all", "screened"] = "all" if any(each.head == "whole" for _, each in running) else "screened"
+        results = every[0].model.forward_batch([each.tokens[-1:] for _, each in running], caches, logits=which)
         for (number, each), result in zip(running, results, strict=True):
-            each.decode_seconds += seconds
-            yield number, each._chosen(logits_of(result)[-1])  # noqa: SLF001
+            token = each._chosen(each._last(result))  # noqa: SLF001
+            seconds = perf_counter() - start  # of all: they share the weights, and what is read of the head
+            for _, one in running:
+                one.decode_seconds += seconds
+            yield number, token
+            start = perf_counter()
         running = [(number, each) for number, each in running if each.reason is None]
 
 

@@ -1,14 +1,15 @@
 /* The law of a head that is not read whole, for every set that copies and scores and every set that reads, without Python.
  *
  * Odd rows meet odd states: no logit is above its bound, a row alone has the bits that it has among all, the copies are the
- * same in all sets, and the largest logit is found with its bits from rows whose bounds reach that of the best estimate.
+ * same in all sets, a token among others has the bits that it has alone, and the largest logit is found with its bits from
+ * rows whose bounds reach that of the best estimate.
  * Prints one line for each set, and how many comparisons passed and failed. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "screened_head.h"
 
-enum { MOST_ROWS = 150, MOST_COLUMNS = 1200, PITCH = 1280 };
+enum { MOST_ROWS = 150, MOST_COLUMNS = 1200, STATES = 8 };
 
 static unsigned long passed, failed;
 static uint64_t state = 1;
@@ -73,20 +74,20 @@ static void fill_state(float *x, const uint8_t *w, const i2s_head_copy *h, int h
 }
 
 /* As state_of of i2s_spec/model/screened_head.py, with one h. */
-static void prepare(i2s_head_token *t, const i2s_head_copy *h, int16_t *codes, int8_t *high, int8_t *low) {
+static void prepare(i2s_head_token *t, const i2s_head_copy *h, const float *x, int16_t *codes, int8_t *high, int8_t *low) {
     const int64_t n = h->columns;
     double largest = 0, squares = 0, distance = 0, over = 0, within = 0;
     for (int64_t k = 0; k < n; k++) {
-        const double a = fabs((double)t->x[k]);
+        const double a = fabs((double)x[k]);
         largest = a > largest ? a : largest, squares += a * a;
     }
     t->step = largest > 0 ? largest / 32000 : 1, t->sum = 0;
     const double cut = largest * unit();
     for (int64_t k = 0; k < h->pitch; k++) {
-        const double x = k < n ? t->x[k] : 0, a = fabs(x), v = a < cut ? a : cut;
-        const int c = (int)lrint(x / t->step), up = (c + 128 + 65536) / 256 - 256;
+        const double y = k < n ? x[k] : 0, a = fabs(y), v = a < cut ? a : cut;
+        const int c = (int)lrint(y / t->step), up = (c + 128 + 65536) / 256 - 256;
         codes[k] = (int16_t)c, high[k] = (int8_t)up, low[k] = (int8_t)(c - 256 * up), t->sum += c;
-        distance += (x - t->step * c) * (x - t->step * c), over += a - v, within += v * v;
+        distance += (y - t->step * c) * (y - t->step * c), over += a - v, within += v * v;
     }
     const double m = (double)(n + 8) / 16777216;
     t->codes = codes, t->high = high, t->low = low;
@@ -115,28 +116,48 @@ static void tokens(const i2s_head_set *set, const i2s_head_copy *h, const i2s_he
     for (int64_t r = 0; r < rows; r++)
         check(memcmp(h->scale + r, first->scale + r, 4) == 0 || (isnan(h->scale[r]) && isnan(first->scale[r])), "scale", set->name,
               "none", kind, 0);
-    float *x = obtain(h->columns * 4), *whole = obtain(rows * 4), *estimate = obtain(rows * 4), *upper = obtain(rows * 4);
-    int16_t *codes = obtain(h->pitch * 2);
-    int8_t *high = obtain(h->pitch), *low = obtain(h->pitch);
+    float *states = obtain(STATES * h->columns * 4), *all[3];
+    float *whole = obtain(rows * 4), *estimate = obtain(rows * 4), *upper = obtain(rows * 4);
+    int16_t *codes = obtain(STATES * h->pitch * 2);
+    int8_t *high = obtain(STATES * h->pitch), *low = obtain(STATES * h->pitch);
     int64_t *ids = obtain(rows * 8);
-    for (int how = 0; how < 8; how++) {
-        i2s_head_token token = {.x = x};
-        fill_state(x, h->weights, h, how);
-        prepare(&token, h, codes, high, low);
-        for (int f = 0; f < I2S_FAST_SETS; f++) {
-            const char *name = i2s_fast_sets[f]->name;
-            if (!i2s_fast_sets[f]->available()) continue;
-            i2s_head_job scan = {.copy = h, .token = &token, .set = set, .fast = i2s_fast_sets[f], .estimate = whole};
+    i2s_head_token every[STATES];
+    for (int how = 0; how < STATES; how++) {
+        fill_state(states + how * h->columns, h->weights, h, how);
+        prepare(every + how, h, states + how * h->columns, codes + how * h->pitch, high + how * h->pitch, low + how * h->pitch);
+    }
+    for (int i = 0; i < 3; i++) all[i] = obtain(STATES * rows * 4);
+    for (int f = 0; f < I2S_FAST_SETS; f++) {
+        const char *name = i2s_fast_sets[f]->name;
+        if (!i2s_fast_sets[f]->available()) continue;
+        const int together = 1 + (int)(some() % STATES);
+        i2s_head_job many = {.copy = h, .token = every, .x = states, .tokens = together, .set = set, .fast = i2s_fast_sets[f]};
+        many.estimate = all[0];
+        i2s_head_scan(&many, &shared, 1);
+        many.estimate = all[1], many.upper = all[2], many.last = rows;
+        i2s_head_scan(&many, &shared, 1);
+        for (int how = 0; how < STATES; how++) {
+            const i2s_head_token *token = every + how;
+            const float *x = states + how * h->columns;
+            i2s_head_job scan = {.copy = h, .token = token, .x = x, .tokens = 1, .set = set, .fast = i2s_fast_sets[f]};
+            scan.estimate = whole;
             i2s_head_scan(&scan, &shared, 1); /* all rows are read */
             scan.estimate = estimate, scan.upper = upper, scan.last = rows;
             i2s_head_scan(&scan, &shared, 1);
+            const float *const alone_is[3] = {whole, estimate, upper};
+            for (int i = 0; i < 3 && how < together; i++)
+                for (int64_t r = 0; r < rows; r++) {
+                    const float *const found = all[i] + how * rows + r;
+                    const int same = memcmp(found, alone_is[i] + r, 4) == 0 || (isnan(*found) && isnan(alone_is[i][r]));
+                    check(same, "a token among others", set->name, name, kind, how);
+                }
             int numbers = 1;
             for (int64_t r = 0; r < rows; r++) {
                 check(!(whole[r] > upper[r]), "bound", set->name, name, kind, how);
                 numbers = numbers && isfinite(whole[r]);
                 ids[r] = r;
             }
-            i2s_head_job alone = {.copy = h, .token = &token, .fast = i2s_fast_sets[f], .ids = ids, .last = rows};
+            i2s_head_job alone = {.copy = h, .x = x, .tokens = 1, .fast = i2s_fast_sets[f], .ids = ids, .last = rows};
             float *z = obtain(rows * 4);
             alone.estimate = z;
             i2s_head_rows(&alone, &shared, 1);
@@ -150,7 +171,8 @@ static void tokens(const i2s_head_set *set, const i2s_head_copy *h, const i2s_he
             free(z);
         }
     }
-    free(x), free(whole), free(estimate), free(upper), free(codes), free(high), free(low), free(ids);
+    for (int i = 0; i < 3; i++) free(all[i]);
+    free(states), free(whole), free(estimate), free(upper), free(codes), free(high), free(low), free(ids);
 }
 
 static i2s_head_copy room(const uint8_t *w, int64_t rows, int64_t columns) {
