@@ -74,5 +74,6 @@ def test_the_exit_code_of_a_bug_is_declared_once() -> None:
     totals.fail(EXIT_BUG)
     assert totals.exit_code == EXIT_BUG
     package = HERE.parent / "i2s_spec"
-    places = [path.name for path in package.rglob("*.py") if "EXIT_BUG = " in path.read_text()]
-    assert places == ["errors.py"]
+    places = [path.name for path in package.rglob("*.py") if ", EXIT_BUG, EXIT_REMOTE = " in path.read_text("utf-8")]
+    assigned = [path.name for path in package.rglob("*.py") if "\nEXIT_BUG = " in path.read_text("utf-8")]
+    assert (places, assigned) == (["errors.py"], [])

@@ -1,5 +1,6 @@
 """Every command on hostile files: at most 5 s of processor time for 10 MB, and 256 MiB of memory above its imports.
 
+Verbs that read the weights of tensors one by one may take 0.2 ms more for each tensor.
 Files and bounds are a 32nd of that here; `I2S_HOSTILE_SCALE=1` uses the full size. Each call runs in a fork of a
 process that has already imported everything.
 """
@@ -30,6 +31,8 @@ MOST_MEMORY: Final = 256 * 1024 * SCALE + 34 * 1024
 #: s); `diff` compares a differing tensor with up to 8,192 others (0.2 s, and 0.5 s on AMD's family 25 model 1); `dump`
 #: shows up to a fixed number of lines.
 PLANNED: Final = {"fix": 70, "diff": 55, "lint": 30, "dump": 10}
+#: Additional units for each tensor, of verbs that read the weights of one after the other.
+EACH: Final = {"convert": 0.025, "diff": 0.025, "hash": 0.025, "sanitize": 0.025}
 #: Processor seconds after which a verb counts as hanging and is killed, on any machine.
 HANGS: Final = 60
 
@@ -132,6 +135,8 @@ def too_slow(forks: subprocess.Popen[str], folder: Path, calls: list[list[str]])
     before = unit()
     print(json.dumps([str(folder), calls]), file=forks.stdin, flush=True)
     rows = json.loads(forks.stdout.readline())
+    with (folder / "F").open("rb") as file:
+        tensors = min(int.from_bytes(file.read(16)[8:], "little"), (folder / "F").stat().st_size // 24)
     pace = max(before, unit())
     assert len(rows) == len(calls)
     told = [
@@ -147,5 +152,5 @@ def too_slow(forks: subprocess.Popen[str], folder: Path, calls: list[list[str]])
     return [
         (words, sentence)
         for sentence, (words, _, used, _) in zip(told, rows, strict=True)
-        if used / pace > MOST_UNITS + PLANNED.get(words[0], 0)
+        if used / pace > MOST_UNITS + PLANNED.get(words[0], 0) + EACH.get(words[0], 0) * tensors
     ]
