@@ -32,7 +32,7 @@ MOST_MEMORY: Final = 256 * 1024 * SCALE + 34 * 1024
 #: shows up to a fixed number of lines.
 PLANNED: Final = {"fix": 70, "diff": 55, "lint": 30, "dump": 10}
 #: Additional units for each tensor, of verbs that read the weights of one after the other.
-EACH: Final = {"convert": 0.025, "diff": 0.025, "hash": 0.025, "sanitize": 0.025}
+EACH: Final = dict.fromkeys(("convert", "diff", "fix", "hash", "sanitize"), 0.025)
 #: Processor seconds after which a verb counts as hanging and is killed, on any machine.
 HANGS: Final = 60
 

@@ -1,4 +1,7 @@
-"""Print what xllamacpp logs while it loads a model: MODEL CONTEXT TYPE, where TYPE is that of its cache (f16, q8_0)."""
+"""Print what xllamacpp logs while it loads a model: MODEL CONTEXT TYPE, where TYPE is that of its cache (f16, q8_0).
+
+The line "loaded" says that it did.
+"""
 
 import os
 import sys
@@ -15,6 +18,7 @@ parameters.fit_params = False  # or it allocates and logs once before, to see wh
 parameters.verbosity = 5  # the sizes of buffers are in no shorter log
 try:
     server = xllamacpp.Server(parameters)
+    print("\nloaded")
 finally:
     sys.stdout.flush()
     os._exit(0)  # a server that ends right after its start may deadlock
