@@ -37,7 +37,11 @@ def test_threads_that_do_nothing_are_noticed(tmp_path: Path, statement: str, sai
     broken = tmp_path / HEADER.name
     broken.write_text(text.replace(statement, ""), encoding="utf-8")
     done = run_pool(tmp_path, broken)
-    assert (done.returncode, done.stdout) == (1, said)
+    if "broadcast" in statement:  # on a loaded machine a new thread may sleep before its first job
+        assert done.stdout in (said, "new threads did nothing\n")
+    else:
+        assert done.stdout == said
+    assert done.returncode == 1
 
 
 def run_pool(folder: Path, header: Path) -> subprocess.CompletedProcess[str]:
