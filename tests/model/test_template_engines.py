@@ -317,6 +317,36 @@ def test_an_engine_that_crashes_is_said_to(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.words[0] == "no: 1 of 1 conversation differs"
 
 
+LATE_LOG = """
+import os, threading, time
+
+class Fields:
+    pass
+
+class CommonParams:
+    def __init__(self):
+        self.model, self.cpuparams, self.cpuparams_batch = Fields(), Fields(), Fields()
+
+class Server:
+    def __init__(self, parameters):
+        def write():
+            for part in (b"0.01 E srv: chat template parsing ", b"error: no such", b" filter\\n0.02 E srv: more\\n"):
+                time.sleep(0.1)
+                os.write(2, part)
+
+        threading.Thread(target=write).start()
+        raise RuntimeError("Failed to init server")
+"""
+
+
+def test_the_log_of_llama_cpp_comes_after_its_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread writes it, on a loaded machine long after the error."""
+    (tmp_path / "xllamacpp.py").write_text(LATE_LOG, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = in_both(PLAIN)
+    assert "llama.cpp refuses it: 'no such filter'" in remarks(found)[0]
+
+
 def test_no_room_for_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -183,8 +184,7 @@ def _llama_cpp(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         server = xllamacpp.Server(parameters)
     except Exception as error:
-        log.seek(0)
-        yield _from_log(log.read(1 << 20).decode("utf-8", "replace")) or {"unusable": f"{error}"[:500]}
+        yield _from_log(log.fileno()) or {"unusable": f"{error}"[:500]}
         return
     post = partial(_post, server.listening_address, secret)
     for body in request["bodies"]:
@@ -201,13 +201,21 @@ def _llama_cpp(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"text": text, "tokens": split.get("tokens")}
 
 
-def _from_log(printed: str) -> dict[str, str] | None:
-    """Return why the server did not start; its error message does not tell."""
-    for kind, before in (("refused", "chat template parsing error: "), ("unusable", "error loading model: ")):
-        _, found, reason = printed.partition(before)
-        if found:
-            return {kind: re.split(r"\n[\d.]+ [A-Z] ", reason, maxsplit=1)[0].strip()[:500]}
-    return None
+def _from_log(log: int, seconds: float = 3) -> dict[str, str] | None:
+    """Return why the server did not start; its error message does not tell.
+
+    A thread of llama.cpp writes the log, possibly after the server has refused: the line is waited for.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        printed = os.pread(log, 1 << 20, 0).decode("utf-8", "replace")  # the writer's position stays
+        for kind, before in (("refused", "chat template parsing error: "), ("unusable", "error loading model: ")):
+            _, found, reason = printed.partition(before)
+            if found and "\n" in reason:
+                return {kind: re.split(r"\n[\d.]+ [A-Z] ", reason, maxsplit=1)[0].strip()[:500]}
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.02)
 
 
 def _post(address: str, secret: str, path: str, body: object) -> tuple[int, dict[str, Any]]:
