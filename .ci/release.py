@@ -3,8 +3,8 @@
     python .ci/release.py           make them, from the last commit
     python .ci/release.py --check   only check that a release can be made
 
-The version must be no development version, and that of CHANGELOG.md and CITATION.cff; nothing may be uncommitted. Dates in
-archives are that of the commit. It needs git, GNU tar and a package index.
+The version must be no development version, and that of CHANGELOG.md and CITATION.cff; nothing may be uncommitted, and no
+`dist/` be there. Dates in archives are that of the commit. It needs git, GNU tar and a package index.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ def problems() -> list[str]:
     for name, pattern in (("CHANGELOG.md", r"(?m)^## (\S+)"), ("CITATION.cff", r"(?m)^version: (\S+)")):
         named = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"))[:1]
         found += [] if named == [version] else [f"{name} is of version {' '.join(named)}, pyproject.toml of {version}"]
+    found += ["dist is there already"] if (ROOT / "dist").exists() else []
     return found + [f"not committed: {line[3:]}" for line in run("git", "status", "--porcelain").splitlines()]
 
 
@@ -43,20 +44,21 @@ def make(out: Path, work: Path) -> None:
     source.mkdir()
     run("git", "archive", "-o", work / "source.tar", "HEAD")
     run("tar", "-xf", work / "source.tar", "-C", source)
-    for each in (tools, env):
-        venv.create(each.parent, with_pip=True)
+    venv.create(tools.parent, with_pip=True)
+    venv.create(env.parent)  # without pip, which would be in the bill of materials
+    pip = (tools / "python", "-m", "pip", "--python", env / "python")
     run(tools / "pip", "install", "-q", "build", "cyclonedx-bom")
     run(tools / "python", "-m", "build", "--sdist", "--outdir", work / "sdist", source)
     (sdist,) = (work / "sdist").glob("*.tar.gz")
     name = sdist.name.removesuffix(".tar.gz")
     run("tar", "-xzf", sdist, "-C", work)
-    run(env / "pip", "wheel", "-q", "--no-deps", "-w", out, work / name)
+    run(*pip, "wheel", "-q", "--no-deps", "-w", out, work / name)
     (wheel,) = out.glob("*.whl")
-    run(env / "pip", "install", "-q", wheel)
+    run(*pip, "install", "-q", wheel)
     bill = ("environment", env / "python", "--pyproject", source / "pyproject.toml", "--output-reproducible")
     run(tools / "cyclonedx-py", *bill, "-o", out / f"{name}.cdx.json")
     run(env / "i2s", "vectors", "export", "-q", work / f"{name}-vectors")
-    run(env / "pip", "install", "-q", f"{wheel}[docs]")
+    run(*pip, "install", "-q", f"{wheel}[docs]")
     run(env / "python", "-m", "mkdocs", "build", "-q", "-d", work / f"{name}-site", folder=source)
     for folder in (name, f"{name}-vectors", f"{name}-site"):
         run("tar", *stable, "--use-compress-program=gzip -n", "-cf", out / f"{folder}.tar.gz", "-C", work, folder)
@@ -68,6 +70,6 @@ if __name__ == "__main__":
     if found := problems():
         sys.exit("\n".join(found))
     if sys.argv[1:] != ["--check"]:
-        (ROOT / "dist").mkdir()  # an error where it exists
+        (ROOT / "dist").mkdir()
         with tempfile.TemporaryDirectory() as place:
             make(ROOT / "dist", Path(place))

@@ -52,6 +52,11 @@ def test_what_is_not_committed_is_named(checkout: Path, name: str) -> None:
     assert check(checkout) == f"not committed: {name}\n"
 
 
+def test_artefacts_of_another_release_are_not_mixed_with_new_ones(checkout: Path) -> None:
+    (checkout / "dist").mkdir()
+    assert check(checkout) == "dist is there already\n"
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "refused"),
     [

@@ -565,8 +565,12 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
     for text, want in zip(some, theirs, strict=True):
         found = tokenizer.encode(text, parse_special=True)
         if found != want:
+            at = next(
+                (i for i, (a, b) in enumerate(zip(found, want, strict=False)) if a != b), min(len(found), len(want))
+            )
             problems.append(
-                f"the text {quote(text, 40)} has the ids {found[:8]}, and {want[:8]} by the library tokenizers"
+                f"the text {quote(text, 40)} has the ids {found[at : at + 8]} from index {at} on, and "
+                f"{want[at : at + 8]} by the library tokenizers"
             )
     if isinstance(folder.tokenizer.get("pre_tokenizer"), dict) and tokenizer.choice is not None:
         # With a small vocabulary, several pre-tokenizers give the same ids.

@@ -340,7 +340,7 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
         yield from _wrapped("none of the runtimes that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:
         titles = [
-            verdict.runtime if heading == "not tried" else verdict.title
+            verdict.title
             for verdict in found.verdicts
             if verdict.loads in loads and (computes is None or verdict.computes in computes)
         ]

@@ -499,13 +499,17 @@ def refuse_full_folder(target: str | os.PathLike[str], force: bool = False, repl
     :param force: whether files may be in it
     :param replaces: what happens to them with `force`, for the message
     :raises FileExistsError: where the name is that of a file, or of a folder with something in it
+    :raises NotADirectoryError: where it lies in a file
     """
     if os.path.exists(target) and not os.path.isdir(target):
         raise FileExistsError(errno.EEXIST, "this is a file; a folder is to be written", os.fspath(target))
     if not force and os.path.isdir(target) and os.listdir(target):
         more = f"; force replaces {replaces} in it" if replaces else ""
         raise FileExistsError(errno.EEXIST, f"the folder is not empty{more}", os.fspath(target))
-    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(target)) from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -187,6 +188,20 @@ def test_import_and_verify_on_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_process")
+def test_ids_that_differ_late_are_shown_where_they_differ(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    folder, path = llama3().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
+    import_checkpoint(folder, path)
+    with open_file(path) as file:
+        words = list(file.metadata["tokenizer.ggml.tokens"])
+        words[words.index("z")], words[words.index("!")] = "!", "z"
+        rewrite(file, tmp_path / "other.gguf", set={"tokenizer.ggml.tokens": words})
+    checks = {each["id"]: each for each in make_receipt(folder, tmp_path / "other.gguf", only="f")["checks"]}
+    shown = re.findall(r"has the ids \[(.*?)\] from index (\d+) on, and \[(.*?)\] by", checks["f"]["detail"])
+    assert any(int(index) >= 8 for _, index, _ in shown)
+    assert all(found.split(",")[0] != want.split(",")[0] for found, _, want in shown)
+
+
 def test_the_tokenizers_library_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     """A regular expression that backtracks forever ends with that process."""
     folder, path = llama3().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"

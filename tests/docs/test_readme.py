@@ -39,11 +39,20 @@ def test_sessions_are_what_is_printed(session: str, folder: Path) -> None:
         assert re.fullmatch(expression, printed, re.DOTALL), output
 
 
+def test_a_reader_can_type_everything_from_top_to_bottom(tmp_path: Path) -> None:
+    """In one folder: a name that an earlier command took would be refused."""
+    (block,) = (text for text in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if text.startswith("i2s "))
+    commands = [command for session in SESSIONS for command in re.findall(r"(?m)^\$ (.*)$", session)]
+    for command in [*commands, *(line.partition("#")[0].strip() for line in block.splitlines())]:
+        assert "[exit 2]" not in run(command, tmp_path), command
+
+
 def test_every_verb_is_on_the_page_of_commands() -> None:
     from i2s_site import commands
 
     headings = re.findall(r"(?m)^### i2s (\w+)$", commands.page())
     assert sorted(headings) == sorted(cli.list_commands(click.Context(cli)))
+    assert "the worst counts: 4, 3, 5, 1, 0." in commands.page()
 
 
 def test_the_readme_is_short() -> None:

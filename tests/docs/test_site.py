@@ -140,6 +140,14 @@ def test_on_a_phone_texts_in_wide_tables_have_room(browser: Browser, site: Path,
 
 
 @needs_chromium
+def test_on_a_phone_empty_cells_leave_no_heading(browser: Browser, site: Path) -> None:
+    browser.open(site / "architectures/chatglm.html", width=390)
+    heights = browser.evaluate("[...document.querySelectorAll('.i2s-cards td:empty')].map((e) => e.offsetHeight)")
+    assert len(heights) > 9
+    assert set(heights) == {0}
+
+
+@needs_chromium
 def test_rows_of_a_long_page_are_filtered(browser: Browser, site: Path) -> None:
     browser.open(site / "rules/index.html")
     shown = "[...document.querySelectorAll('tbody tr')].filter((e) => e.offsetHeight > 0).map((e) => e.cells[0].textContent)"

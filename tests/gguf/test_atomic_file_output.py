@@ -371,3 +371,11 @@ def test_a_system_like_windows(target: Path, monkeypatch: pytest.MonkeyPatch, fo
     with pytest.raises(ZeroDivisionError), OutputFile(target, force=True) as output:
         output.write(bytes([1 // 0]))
     assert names(target.parent) == ["model.gguf"]
+
+
+def test_a_folder_in_a_file_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("file/out", "file/deeper/out"):
+        with pytest.raises(NotADirectoryError) as caught:
+            atomic_file.refuse_full_folder(tmp_path / name)
+        assert not isinstance(caught.value, FileExistsError)

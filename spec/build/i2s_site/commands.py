@@ -9,6 +9,7 @@ import click
 from i2s_site.runtimes import table
 from i2s_spec.cli.verbs import GROUPS, cli
 from i2s_spec.errors import EXIT_CODES
+from i2s_spec.linter.report_data import WORST
 
 _HEAD: Final = """\
 # Commands
@@ -29,8 +30,9 @@ def page() -> str:
         for verb, command in commands.items():
             parts.append(f"\n### i2s {verb}\n\n```text\n{_help(command, verb, root)}\n```\n")
     codes = [[str(code), meaning] for code, meaning in EXIT_CODES.items()]
+    worst = ", ".join(map(str, WORST))
     parts.append(
-        f"\n## Exit codes\n\nOver several files the worst counts: 4, 3, 1, 0.\n\n{table(['code', 'meaning'], codes)}"
+        f"\n## Exit codes\n\nOver several files the worst counts: {worst}.\n\n{table(['code', 'meaning'], codes)}"
     )
     return "".join(parts)
 
