@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Bytes that are read at a time: long enough that threads seldom wait for the interpreter.
 PIECE: Final = 32 << 20
+#: Most tensors that are read ahead; of more, each is read when it is needed.
+MOST_TENSORS: Final = 1 << 16
 #: Bytes of the smallest page of memory.
 PAGE: Final = 4 << 10
 #: Alignment of tensors, in bytes.
@@ -109,7 +111,8 @@ class ReadAhead:
 def _as_they_are(file: File, dialect: Any) -> list[Tensor]:
     """Return the tensors whose bytes are used as they are in the file; none where the file cannot hold them all, or is in
     memory already."""
-    if (file.source.view is not None and not isinstance(file.source, MapSource)) or file.byte_order != "little":
+    in_memory = file.source.view is not None and not isinstance(file.source, MapSource)
+    if in_memory or file.byte_order != "little" or len(file.tensors) > MOST_TENSORS:
         return []
     usual = (dialect.layout, dialect.code_map) == (CANONICAL.layout, CANONICAL.code_map)
     found = []

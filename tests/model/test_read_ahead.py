@@ -145,8 +145,8 @@ def test_a_file_that_shrinks(path: Path) -> None:
     assert not workers()
 
 
-def test_no_more_is_read_than_the_file_has(tmp_path: Path) -> None:
-    """Many tensors may claim the same bytes, or bytes behind the end."""
+def test_no_more_is_read_than_the_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many tensors may claim the same bytes, or bytes behind the end; and there may be too many."""
     path = tmp_path / "many.gguf"
     with Writer(path) as writer:
         writer.add("general.architecture", "llama")
@@ -154,6 +154,9 @@ def test_no_more_is_read_than_the_file_has(tmp_path: Path) -> None:
             writer.add_tensor(f"t{i}", (64,), "F32", np.float32([i] * 64).tobytes())
     with i2s.open(path) as file:
         assert len(ReadAhead(file, CANONICAL, 2).finish()) == 3
+        monkeypatch.setattr(read_ahead, "MOST_TENSORS", 2)
+        assert ReadAhead(file, CANONICAL, 2).finish() == {}
+        monkeypatch.undo()
         infos = [each.info for each in file.tensors.values()]
         offsets = [each.offset_span for each in infos]
     data = bytearray(path.read_bytes())
