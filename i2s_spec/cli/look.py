@@ -242,7 +242,8 @@ _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gg
 
 #: What is said of an installation without compiled kernels.
 NOT_COMPILED = (
-    "none compiled (no C compiler, or no headers of Python, at installation); definitions in NumPy are used, slower"
+    "none compiled (no C compiler, no headers of Python, or I2S_BUILD=plain, at installation); "
+    "definitions in NumPy are used, slower"
 )
 
 
