@@ -35,7 +35,6 @@ from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import architecture_of
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.identify import Identification
     from i2s_spec.linter.runtimes.conversions import UsefulConversion
     from i2s_spec.linter.runtimes.verdicts import Verdict

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
 
     Array = NDArray[Any]
-    from i2s_spec.golden.fitting import WantedValues
 
 #: Steps of a code by which outputs of a projection may differ: so many codes of a token flip at a rounding boundary.
 MOST_STEPS: Final = 3

@@ -45,8 +45,6 @@ from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-    from i2s_spec.layout_inference.comparisons import MatrixComparison
-    from i2s_spec.layout_inference.roles import Roles
     from i2s_spec.schema.dialect import CodeMap
 
 #: How many times the quantile of chance a tensor's sum is that agrees with its layer beyond doubt.

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.strings import is_utf8
 from i2s_spec.linter.analysis.context import SeenTensor
-from i2s_spec.linter.runtimes.evidence import not_tried, refused_type, says_something
 from i2s_spec.linter.runtimes.lenient_header import Header, SeenKey, indexed, lenient_header
-from i2s_spec.linter.runtimes.records import Reason
+from i2s_spec.linter.runtimes.records import Reason, not_tried, refused_type, says_something
 from i2s_spec.schema import faults
 from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.runtimes import RETIRED_SLOTS, Container, Runtime
