@@ -1,8 +1,7 @@
 """Which runtimes load a file and compute correctly with it, and why not.
 
     verdicts              one verdict for each runtime, by the worst of its reasons:
-      header_checks       what its GGUF reader objects to
-        lenient_header    the header as that reader sees it, where our own reader stopped
+      header_checks       what its GGUF reader objects to; the header as that reader sees it, where our own reader stopped
       loader_checks       what its loader objects to: architecture, keys, tensors, tokenizer
       compute_checks      what it computes wrongly
       devices             where llama.cpp computes it: on a processor, on a GPU
