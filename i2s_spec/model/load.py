@@ -1,6 +1,6 @@
 """Load a model: refuse files with errors, decide what the file leaves open, and build the graph.
 
-The weights are read when the first pass needs them; only profile `fast` reads them all first.
+The weights are read when the first pass needs them; only profile `fast` reads them all first, while the file is checked.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def load_model(
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.model.numerics import numeric_profile
+    from i2s_spec.model.read_ahead import ReadAhead
 
     chosen = numeric_profile(numerics)
     read_as = dialects.parse(dialect)
@@ -75,16 +76,23 @@ def load_model(
     if threads < 1:
         raise SettingError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
+    ahead: ReadAhead | None = None
     try:
         require_written(file.source)
+        if chosen.reads_ahead:
+            ahead = ReadAhead(file, read_as, threads)
         _require_usual_form(file)
         if not force:
             refuse_broken(file)
         model = _model(file, chosen, threads, read_as, activation, pooling, force)
         _warn_of_unused(model)
-        model.operations.prepare(model.graph, model.weights, progress)
+        if ahead is not None:
+            model.weights.preloaded = ahead.finish(progress)
+        model.operations.prepare(model.graph, model.weights)
         return model
     except BaseException:
+        if ahead is not None:
+            ahead.close()
         if file is not origin:
             file.close()
         raise
@@ -121,7 +129,11 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
     from i2s_spec.linter.rules.tensor_infos import groups_of_128  # these are read correctly here
+    from i2s_spec.linter.selection import selected
 
+    if not select:  # other rules could only warn
+        levels = selected(payload=payload != "none")
+        select = tuple(code for code, level in levels.items() if level is Severity.ERROR)
     for finding in lint(file.source, select=select, payload=payload).findings:
         if finding.severity is Severity.ERROR and finding.code != groups_of_128.code:
             raise FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)

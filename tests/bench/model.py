@@ -33,7 +33,7 @@ from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
 from i2s_spec.model.screened_head import ScreenedLogits
-from i2s_spec.model.text.generate import Sampler, Sampling
+from i2s_spec.model.text.sampling import Sampler, Sampling
 
 #: Lengths of prompts, and their goals: shares of the bound.
 PROMPTS = {128: 0.6, 512: 0.75}
