@@ -371,7 +371,7 @@ def quantize_command(
     as_json: bool,
     pre: str | None,
     quiet: bool,
-    **how: Any,
+    **loading: Any,
 ) -> None:
     """Copy the float model MODEL to OUT with its projections as trits; embeddings, head and norms stay as they are.
 
@@ -389,16 +389,16 @@ def quantize_command(
     if model.endswith(".safetensors"):
         raise click.UsageError("a checkpoint has no keys: convert it to a GGUF file with floats first")
     before = after = None
-    settings = {**how, "quiet": quiet or as_json}
+    settings = {**loading, "quiet": quiet or as_json}
     with writing(target):
         if text is not None:
             before = _measured(model, text, context, most, pre, settings)
         with (
-            open_file(model, trusted=how["trusted"]) as file,
+            open_file(model, trusted=loading["trusted"]) as file,
             progress_bar("quantizing", settings["quiet"]) as progress,
         ):
             result = quantize_model(
-                file, target, to=to, rule=rule, keep=keep, also=also, force=how["force"], progress=progress
+                file, target, to=to, rule=rule, keep=keep, also=also, force=loading["force"], progress=progress
             )
         if text is not None:
             after = _measured(target, text, context, most, pre, settings)

@@ -63,7 +63,7 @@ def perplexity_command(
     form: str,
     pre: str | None,
     quiet: bool,
-    **how: Any,
+    **loading: Any,
 ) -> None:
     """Print the perplexity of a text under the model in the GGUF file MODEL, by the convention of llama-perplexity.
 
@@ -86,7 +86,7 @@ def perplexity_command(
     if base is not None:
         _refuse_taken(base, overwrite)
     text = unseen_text() if own else read_text(path) if path is not None else None
-    with open_model(model, quiet=quiet, embeds=False, **how) as opened:
+    with open_model(model, quiet=quiet, embeds=False, **loading) as opened:
         tokenizer = tokenizer_of(opened, pre, quiet) if text is not None else tokenizer_if_any(opened, pre, quiet)
         first = tokenizer.bos if tokenizer is not None and (tokenizer.add_bos if bos is None else bos) else None
         if bos and first is None:
@@ -202,7 +202,7 @@ def embed_command(
     overwrite: bool,
     pre: str | None,
     quiet: bool,
-    **how: Any,
+    **loading: Any,
 ) -> None:
     """Print the embedding of texts: one vector of length 1 for each.
 
@@ -219,7 +219,7 @@ def embed_command(
         raise click.UsageError("npy is binary and cannot be printed on a terminal; use --output FILE")
     if output is not None:
         _refuse_taken(output, overwrite)
-    with open_model(model, quiet=quiet, embeds=True, **how) as opened:
+    with open_model(model, quiet=quiet, embeds=True, **loading) as opened:
         ids = [list(each) for each in tokens]
         if wanted:
             tokenizer = tokenizer_of(opened, pre, quiet)
