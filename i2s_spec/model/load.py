@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.graph import Graph
     from i2s_spec.model.numerics import NumericProfile
-    from i2s_spec.schema.architectures import Architecture, Hyperparameters, Rotation
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters
     from i2s_spec.schema.dialect import Dialect
+    from i2s_spec.schema.rotation import Rotation
 
 #: Errors that `force` does not override: faults that stop the reader, and an unknown architecture or sizes.
 _ALWAYS: Final = frozenset(each for each in vars(faults).values() if isinstance(each, Fault))
@@ -240,7 +241,7 @@ def _require_usual_form(file: File) -> None:
 
 def _rotation(file: File) -> Rotation | None:
     """Return the rotation that the keys declare, if it matches the tensors."""
-    from i2s_spec.schema.architectures import RotationError, declared
+    from i2s_spec.schema.rotation import RotationError, declared
 
     try:
         rotation = declared(file.metadata)

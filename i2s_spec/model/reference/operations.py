@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.numerics import NumericProfile
     from i2s_spec.model.reference.run import Run
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures import Rotation
+    from i2s_spec.schema.rotation import Rotation
 
     Floats = NDArray[np.float32]
     Doubles = NDArray[np.float64]
