@@ -216,6 +216,13 @@ def test_what_it_is_is_said_first(llama: Path, capsys: pytest.CaptureFixture[str
     assert page.index("What is it?") < page.index("Is it sound?") < page.index("Who runs it?")
 
 
+def test_every_runtime_is_called_as_in_the_table_of_lint(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = called(capsys, "doctor", str(llama))
+    titles = [verdict.title for verdict in doctor(llama).verdicts if verdict.loads == "not tried"]
+    assert titles
+    assert [title for title in titles if title not in " ".join(text.split())] == []
+
+
 def test_conversions_are_named_by_type_and_device(
     llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
