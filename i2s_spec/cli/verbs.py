@@ -85,6 +85,16 @@ class Verbs(click.Group):
             ctx.fail(f"there is no verb {quote(args[0])}{hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb; an option that other linters have leads to the verb that does its work."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if error.option_name != "--fix":
+                raise
+            steps = "`i2s fix FILE --dry-run` shows repairs, with -o OUT it makes them"
+            raise click.UsageError(f"no such option --fix; {steps}", error.ctx) from None
+
 
 @click.group(
     cls=Verbs,

@@ -31,6 +31,10 @@ def called(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[object, str,
     return ended.value.code, *capsys.readouterr()
 
 
+def test_an_option_of_other_linters_leads_to_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "`i2s fix FILE --dry-run` shows repairs" in called(capsys, "lint", "--fix", "m.gguf")[2]
+
+
 def test_verbs_and_codes_that_do_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no verb 'lnt'; did you mean lint?" in called(capsys, "lnt")[2]
     assert "`i2s --help` lists them" in called(capsys, "qqqq")[2]
