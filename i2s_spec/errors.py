@@ -174,7 +174,7 @@ class SettingError(ValueError):
 
 
 class RecordError(SettingError):
-    """A record of golden outputs that cannot be read: it is missing, or its header is none."""
+    """A file that this package writes, such as a record or a list, and that cannot be read: it is missing, or none."""
 
 
 class Unfinished(RuntimeError):

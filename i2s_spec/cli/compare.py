@@ -23,7 +23,7 @@ from i2s_spec.cli.options import (
 )
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, RecordError, counted
 from i2s_spec.gguf.source import is_address
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def _check(path: str, threads: int, as_json: bool, quiet: bool) -> int:
     try:
         listed = checksums.read(read_regular(path, checksums.LARGEST))
     except ValueError as error:
-        raise click.UsageError(f"{shown(path)} is no list of checksums: {error}") from None
+        raise RecordError(f"{shown(path)} is no list of checksums: {error}") from None
     found: list[checksums.CheckedFile] = []
     with progress_bar("hashing", quiet) as progress:
         for each in checksums.check(listed, weights, progress):

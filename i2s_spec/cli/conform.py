@@ -139,8 +139,7 @@ def run(
         try:
             require_program(words)
         except AdapterFault as fault:
-            click.echo(f"i2s: {fault}", err=True)
-            return EXIT_FINDINGS
+            raise SettingError(str(fault)) from None
     with cleaned_up(), _folder(vectors) as folder:
         from i2s_spec.conformance.protocol import read_cases
 

@@ -35,6 +35,25 @@ def test_an_option_of_other_linters_leads_to_fix(capsys: pytest.CaptureFixture[s
     assert "`i2s fix FILE --dry-run` shows repairs" in called(capsys, "lint", "--fix", "m.gguf")[2]
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("census", "noise"), 3),
+        (("hash", "--check", "noise"), 3),
+        (("golden", "compare", "noise", "noise"), 3),
+        (("golden", "compare", "missing", "noise"), 3),
+        (("conform", "run", "--", "./no-such-adapter"), 2),
+        (("hash", "--check", "noise", "m.gguf"), 2),
+    ],
+    ids=["census", "checksums", "records", "a missing record", "a missing program", "both"],
+)
+def test_input_that_is_none_is_no_wrong_call(
+    words: tuple[str, ...], code: int, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("noise").write_bytes(b"noise\n")
+    assert called(capsys, *words)[0] == code
+
+
 def test_verbs_and_codes_that_do_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no verb 'lnt'; did you mean lint?" in called(capsys, "lnt")[2]
     assert "`i2s --help` lists them" in called(capsys, "qqqq")[2]

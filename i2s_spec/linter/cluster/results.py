@@ -33,7 +33,7 @@ from typing import Any, BinaryIO, Final, Literal
 from i2s_spec._version import __version__
 from i2s_spec.draw.chart import BarRow, Share, bar_rows, strip
 from i2s_spec.draw.text import size_words, visible
-from i2s_spec.errors import MissingExtra, SettingError, counted, quote
+from i2s_spec.errors import MissingExtra, RecordError, SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, hold
 from i2s_spec.gguf.source import open_regular
 from i2s_spec.linter.cluster.check import RECORD_VERSION, Record
@@ -258,7 +258,7 @@ def _is_report(report: Any) -> bool:
 def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Yield the last record of each address in a file of results, in the order of the file; damaged lines are skipped.
 
-    :raises SettingError: if the file has no record
+    :raises RecordError: if the file has no record
     :raises OSError: if it cannot be read
     """
     last: dict[bytes, int] = {}
@@ -267,7 +267,7 @@ def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
             if (record := parsed(line)) is not None:
                 last[key_of(record["url"], None, "")] = number
         if not last:
-            raise SettingError(
+            raise RecordError(
                 f"{quote(os.fspath(path), 4096, bare=True)} holds no results of a run over many files; "
                 "`i2s lint --engine dask` and `i2s_spec.check` make them; other reports of `i2s lint` do not count"
             )
