@@ -1,6 +1,6 @@
 """The passes over float words in NumPy, where `pyx/_floats.pyx` is not compiled (`_cpu`).
 
-`float_passes` defines them, and imports this module; so they are written here again.
+`float_passes` defines them, and imports this module; so they are written here again. `encoding` imports it, too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, widened
+from i2s_spec.codec import encoding
 from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def kernel_needs() -> list[int]:
 
 def _wide(kind: int, words: Any) -> NDArray[np.float32]:
     """Return words, given as bytes, as float32."""
-    form = np.dtype(FLOAT_WORDS[_TYPES[kind]])
+    form = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]])
     bits = np.frombuffer(words, dtype=form.newbyteorder("<")).astype(form, copy=False)
-    return widened(bits, _TYPES[kind])
+    return encoding.widened(bits, _TYPES[kind])
 
 
 def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
@@ -57,8 +57,8 @@ def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
 
 def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
     """Write a trit for each word."""
-    form, trits = np.dtype(FLOAT_WORDS[_TYPES[kind]]), np.asarray(out)
-    edge = widened(np.array([least], dtype=form), _TYPES[kind])
+    form, trits = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]]), np.asarray(out)
+    edge = encoding.widened(np.array([least], dtype=form), _TYPES[kind])
     view = memoryview(words).cast("B")
     for start in range(0, trits.size, _WINDOW):
         values = _wide(kind, view[start * form.itemsize : (start + _WINDOW) * form.itemsize])
@@ -67,7 +67,7 @@ def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
 
 def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bool:
     """Write words of another type; return whether infinities or NaN are among them."""
-    width, target = np.dtype(FLOAT_WORDS[_TYPES[kind]]).itemsize, np.dtype(FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
+    width, target = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]]).itemsize, np.dtype(encoding.FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
     made, view = np.asarray(out).view(target), memoryview(words).cast("B")
     odd = False
     for start in range(0, count, _WINDOW):
@@ -82,3 +82,17 @@ def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bo
             odd = odd or not bool(np.isfinite(values).all() and np.isfinite(back).all())
         made[start : start + _WINDOW] = part
     return odd
+
+
+def only(row: int, kind: int, words: Any, count: int) -> int:
+    """Return the bits of the magnitude that all words other than 0 have; 0 where all are 0, -1 where there are several."""
+    form = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]])
+    found, view = 0, np.frombuffer(words, dtype=form.newbyteorder("<"), count=count)
+    for start in range(0, count, _WINDOW):
+        sizes = view[start : start + _WINDOW].astype(form, copy=False) & form.type((1 << 8 * form.itemsize - 1) - 1)
+        present = sizes[sizes != 0]
+        if present.size:
+            found = found or int(present[0])
+            if (present != found).any():
+                return -1
+    return found

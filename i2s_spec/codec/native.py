@@ -397,7 +397,7 @@ def recode(
     if not (kernels.is_runs(source.layout) and kernels.is_runs(target.layout)):
         return copied(definition.recode(raw, shape, source, target), out)
     made, view = bytes_to_fill(raw.size, out)
-    if np.may_share_memory(view, raw):
+    if out is not None and np.may_share_memory(view, raw):
         raise ValueError("a tensor cannot be transcoded into its own bytes")
     codes = recoded_codes(source.code_map, target.code_map)
     kernels.recode(raw, *shape, source.layout, target.layout, codes, view, thread_count(threads))
