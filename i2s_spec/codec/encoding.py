@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -116,7 +116,7 @@ class TernaryEncoding:
         elif self.type in BLOCK_TYPES and self.cols % (block := BLOCK_TYPES[self.type].block):
             raise ValueError(f"{self.type} packs rows in blocks of {block}; rows of {self.cols:,} are not whole blocks")
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Rows of the matrix that the tensor is, or that all its slices are."""
         return prod(self.shape[:-1])
@@ -130,11 +130,11 @@ class TernaryEncoding:
         """Matrices that the tensor consists of."""
         return prod(self.shape[:-2])
 
-    @property
+    @cached_property
     def elements(self) -> int:
         return prod(self.shape)
 
-    @property
+    @cached_property
     def unit(self) -> int:
         """Elements that windows are multiples of, so that each has bytes of its own."""
         if self.type == "I2_S":
@@ -143,11 +143,6 @@ class TernaryEncoding:
         if self.type in BLOCK_TYPES:
             return self.cols if self._has_row_scales else BLOCK_TYPES[self.type].block
         return 1
-
-    @property
-    def tail_bytes(self) -> int:
-        """Bytes after those of the elements."""
-        return TAIL_BYTES if self.type == "I2_S" else 0
 
     def byte(self, element: int) -> int:
         """Where the bytes of a window that begins with this element begin.
@@ -245,6 +240,12 @@ class TernaryEncoding:
         return widened(bits, self.type)
 
 
+@lru_cache(maxsize=256)
+def encoding_of(type: str, shape: tuple[int, ...], dialect: Dialect, byte_order: ByteOrder) -> TernaryEncoding:
+    """Return the encoding of tensors of one form, which are many in some files; parameters and errors are the class's."""
+    return TernaryEncoding(type, shape, dialect, byte_order)
+
+
 def _not_numbers() -> NotTernaryError:
     return NotTernaryError("the weights are not ternary: infinities or NaN are among them")
 
@@ -292,21 +293,17 @@ class Trits:
         self.unused = unused
 
     @cached_property
-    def tail(self) -> bytes:
-        """The 32 bytes after an I2_S payload."""
-        start = self.encoding.byte(self.encoding.elements)
-        return self.fetch(start, start + self.encoding.tail_bytes)
-
-    @cached_property
     def scale(self) -> np.float32:
         """What +1 stands for, float32; of types other than I2_S all bytes are read to find it.
 
         :raises NotTernaryError: where there is more than one
         """
-        if self.encoding.type == "I2_S":
-            return read_tail(self.tail, self.encoding.dialect.tail, self.encoding.byte_order)
+        form = self.encoding
+        if form.type == "I2_S":
+            start = form.byte(form.elements)
+            return read_tail(self.fetch(start, start + TAIL_BYTES), form.dialect.tail, form.byte_order)
         if self._only_scale is None:
-            raise _too_many(self.encoding, self._scales(MOST_MAGNITUDES))
+            raise _too_many(form, self._scales(MOST_MAGNITUDES))
         return np.float32(self._only_scale)
 
     def has_one_scale(self) -> bool:

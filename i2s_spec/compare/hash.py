@@ -335,7 +335,7 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
 
 
 def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
-    """Yield the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
+    """Return the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
     form = trits.encoding
     if form.type == "I2_S":
 
@@ -343,15 +343,14 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
             result: bytes = recode(data, form.matrix(4 * len(data)), form.dialect, _CODES)
             return result
 
-        yield from in_order(recoded, trits.payload(4), threads)
-        return
+        return in_order(recoded, trits.payload(4), threads)
 
     def packed(part: Any) -> bytes:
         filled = np.concatenate([part, np.full(-part.size % 4, -1, dtype=np.int8)]) if part.size % 4 else part
         result: bytes = pack_trits(filled.reshape(1, -1), _CODES)
         return result
 
-    yield from trits.mapped(packed, threads, 4)
+    return trits.mapped(packed, threads, 4)
 
 
 def canonical_data(file: File, tensor: Tensor) -> Iterator[bytes]:
