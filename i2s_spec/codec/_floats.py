@@ -67,7 +67,8 @@ def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
 
 def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bool:
     """Write words of another type; return whether infinities or NaN are among them."""
-    width, target = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]]).itemsize, np.dtype(encoding.FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
+    width = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]]).itemsize
+    target = np.dtype(encoding.FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
     made, view = np.asarray(out).view(target), memoryview(words).cast("B")
     odd = False
     for start in range(0, count, _WINDOW):

@@ -180,6 +180,8 @@ def rounded_scales(scales: NDArray[Any], layout: BlockLayout) -> NDArray[Any]:
     name = layout.scale.type
     with np.errstate(all="ignore"):
         rounded = scales.astype(_FLOATS[name])
+    if rounded.all() and np.isfinite(rounded).all():
+        return rounded
     lost = ~np.isfinite(rounded) | ((rounded == 0) & (scales != 0))
     if lost.any():
         at = int(lost.argmax())

@@ -53,7 +53,7 @@ from i2s_spec.codec.reference import UnusedCodeError
 from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
-from i2s_spec.schema.faults import ByteOrder, order_prefix
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:

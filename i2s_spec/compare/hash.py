@@ -30,6 +30,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
@@ -251,7 +252,7 @@ def tensor_identity(
         if rows is not None:
             rows.add(codes)
         reported(min(4 * len(codes), tensor.elements) * tensor.nbytes // tensor.elements)
-    digest.update(trits.scale.reshape(1).astype("<f4").tobytes())  # a scalar would stay in the machine's byte order
+    digest.update(trits.scale.tobytes() if sys.byteorder == "little" else trits.scale.tobytes()[::-1])
     zero_rows = None if rows is None else rows.found()
     return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale), zero_rows)
 
