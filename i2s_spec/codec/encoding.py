@@ -31,7 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from math import lcm, prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -332,7 +334,8 @@ class Trits:
         """Ranges of elements that cover the tensor: about a million, in whole units of the encoding and of `unit`."""
         unit = lcm(self.encoding.unit, unit)
         step = max(WINDOW // unit, 1) * unit
-        return ((at, min(at + step, self.encoding.elements)) for at in range(0, self.encoding.elements, step))
+        starts = range(0, self.encoding.elements, step)
+        return zip(starts, chain(starts[1:], (self.encoding.elements,)), strict=True)
 
     def mapped(
         self, function: Callable[[NDArray[np.int8]], _Result], threads: int = 1, unit: int = 1
@@ -378,7 +381,7 @@ class Trits:
 
     def payload(self, unit: int = 1) -> Iterator[bytes]:
         """Return the bytes of each window, as they are; of I2_S without the tail."""
-        return (data for _, _, data in self._fetched(unit))
+        return map(itemgetter(2), self._fetched(unit))
 
     def _fetched(self, unit: int = 1) -> Iterator[tuple[int, int, bytes]]:
         """Where each window begins and ends, and its bytes, of I2_S without the tail."""

@@ -244,7 +244,7 @@ def histogram(payload: Bytes, threads: int) -> tuple[int, int, int, int]:
     row = chosen().row
     counts: list[tuple[int, int, int, int]] = []
     _spread(lambda start, stop: counts.append(_codec.histogram(row, payload[start:stop])), payload.size, 1, threads)
-    zero, one, two, three = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0, 0)
+    zero, one, two, three = map(sum, zip((0, 0, 0, 0), *counts, strict=True))
     return zero, one, two, three
 
 
