@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: Elements that are worked on at a time; the index arrays of a window take some 10 MB.
 WINDOW: int = 1 << 18
 
+#: The dtype of bytes, made once: to make it of `np.uint8` takes longer than to look at a few bytes.
+OCTET = np.dtype(np.uint8)
+
 #: Most dimensions of an array.
 MOST_DIMENSIONS = 32
 
@@ -116,7 +119,7 @@ def octets(data: Any) -> NDArray[np.uint8]:
     view = memoryview(data)
     if not view.c_contiguous:
         raise ValueError("the bytes of a tensor follow each other; those of this buffer do not")
-    return np.frombuffer(view, dtype=np.uint8)
+    return np.frombuffer(view, OCTET)
 
 
 def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
