@@ -34,6 +34,18 @@ def host_compiler() -> str:
     return compiler
 
 
+def program_with_header(source: Path, folder: Path) -> Path:
+    """Compile a program with the C header that is exported, under the sanitizers; skip without gcc."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("no gcc on the path")
+    from i2s_spec.exports import export
+
+    (folder / "i2s.h").write_text(export("c"), encoding="utf-8")
+    subprocess.run([gcc, *STRICT, "-I", folder, source, "-o", folder / source.stem], check=True)
+    return folder / source.stem
+
+
 def program_of(source: Path, folder: Path, compiler: str, *options: str) -> Path:
     """Compile a program against our headers, every warning an error unless an option switches it off."""
     program = folder / source.stem

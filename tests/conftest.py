@@ -69,6 +69,14 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture(params=["committed", "shared"])
+def vectors(request: pytest.FixtureRequest) -> Path:
+    """The vectors of the reference implementations: the few in the repository, then all of them."""
+    if request.param == "committed":
+        return Path(__file__).resolve().parent / "oracle"
+    return Path(request.getfixturevalue("shared")) / "vectors"
+
+
 @pytest.fixture(scope="session")
 def run_by_wine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
     """A function that runs a Windows program with arguments and returns the lines that it prints."""

@@ -349,8 +349,8 @@ class FolderFiles(CheckpointFolder):
         """
         if not self.is_remote:
             return
-        from i2s_spec.remote.http_source import over_budget
         from i2s_spec.remote.policy import current
+        from i2s_spec.remote.transport import over_budget
 
         policy, (requests, size) = current(), self._spent()
         spent = {"bytes": size, "requests": requests, "seconds": time.monotonic() - self._begin}

@@ -369,12 +369,9 @@ def quantize_command(
     context: int,
     most: int | None,
     as_json: bool,
-    numerics: str,
-    threads: int | None,
     pre: str | None,
-    force: bool,
-    trusted: bool,
     quiet: bool,
+    **loading: Any,
 ) -> None:
     """Copy the float model MODEL to OUT with its projections as trits; embeddings, head and norms stay as they are.
 
@@ -392,15 +389,16 @@ def quantize_command(
     if model.endswith(".safetensors"):
         raise click.UsageError("a checkpoint has no keys: convert it to a GGUF file with floats first")
     before = after = None
-    settings = {
-        "numerics": numerics, "threads": threads, "force": force, "quiet": quiet or as_json, "trusted": trusted
-    }  # fmt: skip
+    settings = {**loading, "quiet": quiet or as_json}
     with writing(target):
         if text is not None:
             before = _measured(model, text, context, most, pre, settings)
-        with open_file(model, trusted=trusted) as file, progress_bar("quantizing", quiet or as_json) as progress:
+        with (
+            open_file(model, trusted=loading["trusted"]) as file,
+            progress_bar("quantizing", settings["quiet"]) as progress,
+        ):
             result = quantize_model(
-                file, target, to=to, rule=rule, keep=keep, also=also, force=force, progress=progress
+                file, target, to=to, rule=rule, keep=keep, also=also, force=loading["force"], progress=progress
             )
         if text is not None:
             after = _measured(target, text, context, most, pre, settings)

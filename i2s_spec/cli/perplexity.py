@@ -61,12 +61,9 @@ def perplexity_command(
     base: str | None,
     overwrite: bool,
     form: str,
-    numerics: str,
-    threads: int | None,
     pre: str | None,
-    force: bool,
-    trusted: bool,
     quiet: bool,
+    **loading: Any,
 ) -> None:
     """Print the perplexity of a text under the model in the GGUF file MODEL, by the convention of llama-perplexity.
 
@@ -89,7 +86,7 @@ def perplexity_command(
     if base is not None:
         _refuse_taken(base, overwrite)
     text = unseen_text() if own else read_text(path) if path is not None else None
-    with open_model(model, numerics, threads, force, quiet, embeds=False, trusted=trusted) as opened:
+    with open_model(model, quiet=quiet, embeds=False, **loading) as opened:
         tokenizer = tokenizer_of(opened, pre, quiet) if text is not None else tokenizer_if_any(opened, pre, quiet)
         first = tokenizer.bos if tokenizer is not None and (tokenizer.add_bos if bos is None else bos) else None
         if bos and first is None:
@@ -203,12 +200,9 @@ def embed_command(
     similarity: bool,
     form: str,
     overwrite: bool,
-    numerics: str,
-    threads: int | None,
     pre: str | None,
-    force: bool,
-    trusted: bool,
     quiet: bool,
+    **loading: Any,
 ) -> None:
     """Print the embedding of texts: one vector of length 1 for each.
 
@@ -225,7 +219,7 @@ def embed_command(
         raise click.UsageError("npy is binary and cannot be printed on a terminal; use --output FILE")
     if output is not None:
         _refuse_taken(output, overwrite)
-    with open_model(model, numerics, threads, force, quiet, embeds=True, trusted=trusted) as opened:
+    with open_model(model, quiet=quiet, embeds=True, **loading) as opened:
         ids = [list(each) for each in tokens]
         if wanted:
             tokenizer = tokenizer_of(opened, pre, quiet)

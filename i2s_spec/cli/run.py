@@ -33,7 +33,8 @@ from i2s_spec.draw.text import encodable
 from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
-    from i2s_spec.model.text.generate import Generation, Sampling
+    from i2s_spec.model.text.generate import Generation
+    from i2s_spec.model.text.sampling import Sampling
     from i2s_spec.model.tokenizer.tokenizer import Tokenizer
 
 SCHEMA_VERSION = 1
@@ -147,7 +148,7 @@ def run_command(
     if not talk and (options["system"] is not None or options["chat_format"] is not None):
         raise click.UsageError("--system and --chat-format are for --chat")
 
-    from i2s_spec.model.text.generate import Sampling
+    from i2s_spec.model.text.sampling import Sampling
 
     sampling = Sampling(options["temperature"], options["top_k"], options["top_p"], options["seed"])
     texts = [read_text(path)] if path is not None else list(prompts)

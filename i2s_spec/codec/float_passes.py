@@ -7,7 +7,7 @@
 The definitions are named `..._reference`; the compiled twins, which a property test compares bit for bit, have the
 plain names. Words are little-endian; infinities and NaN are reported and not computed with.
 
-The rotation is the one that `schema.architectures.Rotation` declares:
+The rotation is the one that `schema.rotation.Rotation` declares:
 
     >>> rotate(np.array([1, 0, 0, 0], dtype=np.float32), 4).tolist()
     [0.5, 0.5, 0.5, 0.5]

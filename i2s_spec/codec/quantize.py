@@ -311,7 +311,7 @@ def quantize(
     source = Weights(weights)
     tensor = payload_shape(source.shape)
     check_writable(dialect.layout, tensor, strict=strict)
-    trits, factor = _ternarise(source, rule, scale, stacklevel=3)
+    trits, factor = _ternarise(source, rule, scale)
     if shape.dropped_elements(dialect.layout, tensor.rows, tensor.cols) is None:
         made: bytes = native.pack(trits, factor, dialect, byte_order=byte_order, strict=strict)
         return made
@@ -326,7 +326,7 @@ def ternarise(
 
     :returns: int8 trits of the shape of the weights, float32 scale
     """
-    return _ternarise(Weights(weights), rule, scale, stacklevel=3)
+    return _ternarise(Weights(weights), rule, scale)
 
 
 def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
@@ -352,9 +352,7 @@ def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
     return result.reshape(source.shape)
 
 
-def _ternarise(
-    weights: Weights, name: str, given: float | None, stacklevel: int
-) -> tuple[NDArray[np.int8], np.float32]:
+def _ternarise(weights: Weights, name: str, given: float | None) -> tuple[NDArray[np.int8], np.float32]:
     if name not in RULES:
         raise ValueError(f"no rule is called {name!r}; there are {', '.join(RULES)}")
     rule = RULES[name]
@@ -368,12 +366,12 @@ def _ternarise(
         complaint = _complaint(weights, rule)
         size = _size(weights) if rule.mean else None
     if complaint:
-        warnings.warn(complaint, NotTernaryWarning, stacklevel)
+        warnings.warn(complaint, NotTernaryWarning, stacklevel=3)
     if size is not None and abs(size - float(scale)) > ROUNDING * size:
         already = (
             f"the weights are -s, 0 and +s with s = {size:.6g}; {rule.name} gives the scale {float(scale):.6g}, a mean"
         )
-        warnings.warn(f"{already}; use absmax to keep s", AlreadyTernaryWarning, stacklevel)
+        warnings.warn(f"{already}; use absmax to keep s", AlreadyTernaryWarning, stacklevel=3)
     return trits.reshape(weights.shape), scale
 
 

@@ -260,24 +260,24 @@ def split_row(layout: Layout, rows: int, cols: int) -> int | None:
     return 1 if rows > 1 and layout.row_block == 1 and cols % layout.block else None
 
 
-def check_readable(layout: Layout, shape: PayloadShape, *, strict: bool = True, stacklevel: int = 2) -> None:
+def check_readable(layout: Layout, shape: PayloadShape, *, strict: bool = True) -> None:
     """Refuse, or with `strict=False` warn about, elements that the bytes of a tensor do not define.
 
     A whole tensor is read right even where rows begin inside blocks, so that this is no reason to refuse.
 
     :raises ValueError: for an incomplete last block, if `strict`, and for shapes for which a layout has no bytes
     """
-    _check(layout, shape, strict, _READ, stacklevel)
+    _check(layout, shape, strict, _READ)
 
 
-def check_writable(layout: Layout, shape: PayloadShape, *, strict: bool = True, stacklevel: int = 2) -> None:
+def check_writable(layout: Layout, shape: PayloadShape, *, strict: bool = True) -> None:
     """Refuse to write what would be lost, or what readers that begin at a row would find wrong.
 
     With `strict=False` there is a warning for what is lost, and none for rows: every element is in the bytes.
 
     :raises ValueError: for either, if `strict`, and for shapes that a layout has no bytes for at all
     """
-    _check(layout, shape, strict, _WRITTEN, stacklevel)
+    _check(layout, shape, strict, _WRITTEN)
     if strict and (row := split_row(layout, shape.rows, shape.cols)) is not None:
         raise ValueError(
             f"rows of {counted(shape.cols, 'element')} are not whole blocks of {layout.block}: row "
@@ -291,7 +291,7 @@ _READ: Final = ("the data does not say what they are; strict=False reads the oth
 _WRITTEN: Final = ("they would be lost; strict=False writes what released quantizers do", "they are lost")
 
 
-def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, str], stacklevel: int) -> None:
+def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, str]) -> None:
     gone = dropped_elements(layout, shape.rows, shape.cols)
     if gone is None:
         return
@@ -300,4 +300,4 @@ def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, 
             layout.check(shape.rows, shape.cols)
         except ValueError as error:
             raise ValueError(f"{error}, {gone}: {words[0]}" if layout.in_gguf else str(error)) from None
-    warnings.warn(f"incomplete last block, {gone}: {words[1]}", UndefinedElementsWarning, stacklevel + 2)
+    warnings.warn(f"incomplete last block, {gone}: {words[1]}", UndefinedElementsWarning, stacklevel=4)

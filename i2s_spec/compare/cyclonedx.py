@@ -35,11 +35,10 @@ LONGEST: Final = 1000
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?(?:/[A-Za-z0-9._~/-]*)?")
 
 
-def bill_of_materials(file: File, threads: int = 1) -> dict[str, Any]:
+def bill_of_materials(file: File) -> dict[str, Any]:
     """Return the bill of materials of a file, as plain data of CycloneDX 1.6.
 
     :param file: a file, or the first part of a split model, with the others beside it
-    :param threads: how many threads decode weights
     :raises MissingExtra: where cyclonedx-python-lib is not installed
     :raises FormatError: for a file with a fault, and where it does not hold a tensor whole
     """
@@ -49,7 +48,7 @@ def bill_of_materials(file: File, threads: int = 1) -> dict[str, Any]:
         from cyclonedx.output.json import JsonV1Dot6
     except ImportError:
         raise MissingExtra("a bill of materials", "sbom") from None
-    found = identity_of(file, threads=threads)
+    found = identity_of(file)
     program = Component(name="i2s-spec", version=__version__, type=ComponentType.APPLICATION)
     number = uuid.uuid5(uuid.NAMESPACE_OID, " ".join(("i2s-spec", found.file, found.weights, *found.parts)))
     bom = Bom(serial_number=number, metadata=BomMetaData(component=_model(file, found), tools=None))

@@ -22,10 +22,10 @@ from i2s_spec.codec.float_passes import fold
 from i2s_spec.codec.observation import write_tail
 from i2s_spec.codec.quantize import quantize
 from i2s_spec.codec.shape import to_bfloat16
-from i2s_spec.schema.architectures import Rotation
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
 from i2s_spec.schema.faults import ByteOrder, order_prefix
+from i2s_spec.schema.rotation import Rotation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

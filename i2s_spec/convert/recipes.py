@@ -15,9 +15,9 @@ from zlib import crc32
 from i2s_spec.convert import made_up_vocabulary
 from i2s_spec.convert.made_up_vocabulary import SyntheticVocabulary
 from i2s_spec.errors import quote
-from i2s_spec.schema.architectures import AXIS, KEYS, PREFIX, TRANSFORM, VERSION, Rotation
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.keys import Key, file_type_of
+from i2s_spec.schema.rotation import AXIS, KEYS, PREFIX, TRANSFORM, VERSION, Rotation
 
 if TYPE_CHECKING:
     from i2s_spec.schema.architectures import Placed

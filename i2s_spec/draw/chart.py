@@ -40,6 +40,9 @@ from i2s_spec.draw.text import cut, visible
 #: Smallest visible width of a mark; thinner marks are drawn this wide.
 THINNEST: Final = 0.9
 
+#: Width of plots of columns and of series.
+WIDTH: Final = 760
+
 
 # --- axes ------------------------------------------------------------------------------------------------------------
 
@@ -132,31 +135,27 @@ def _column(shares: Sequence[Share], x: float, step: float, base: float, tall: f
 
 
 def columns(
-    stacks: Sequence[tuple[Sequence[Share], str]],
-    says: str,
-    more: str,
-    width: float = 760,
-    height: float = 170,
-    ends: tuple[str, str] = ("", ""),
+    stacks: Sequence[tuple[Sequence[Share], str]], says: str, more: str, ends: tuple[str, str] = ("", "")
 ) -> str:
     """Stacks side by side, each with its full height as 100 %, and a description of each.
 
     :param ends: the text below the first stack, and below the last
     """
-    left, base = 48, height - (20 if any(ends) else 4)
-    step = (width - left) / max(1, len(stacks))
-    marks = [*levels(Axis(0, 1, base, 8, False), left, width, (0, 0.25, 0.5, 0.75, 1), ".0%")]
+    left, height = 48, 170
+    base = height - (20 if any(ends) else 4)
+    step = (WIDTH - left) / max(1, len(stacks))
+    marks = [*levels(Axis(0, 1, base, 8, False), left, WIDTH, (0, 0.25, 0.5, 0.75, 1), ".0%")]
     marks += [text(left, height - 5, ends[0], "axis")] if ends[0] else []
-    marks += [text(width, height - 5, ends[1], "axis", "end")] if ends[1] and len(stacks) > 1 else []
+    marks += [text(WIDTH, height - 5, ends[1], "axis", "end")] if ends[1] and len(stacks) > 1 else []
     for place, (shares, message) in enumerate(stacks):
         column = _column(shares, left + place * step, step, base, base - 8)
         marks.append(element("g", {"data-i": str(place)}, title(message), column))
-    return drawing(width, height, says, more, *marks, style="plot")
+    return drawing(WIDTH, height, says, more, *marks, style="plot")
 
 
-def bars(shares: Sequence[Share], says: str, width: float = 220, height: float = 110) -> str:
+def bars(shares: Sequence[Share], says: str) -> str:
     """Return a histogram: one bar for each part, with its name below and its share of the whole above."""
-    whole = sum(share.size for share in shares) or 1
+    width, height, whole = 220, 110, sum(share.size for share in shares) or 1
     step, base, marks = width / max(1, len(shares)), height - 16, ""
     for place, share in enumerate(shares):
         part = share.size / whole
@@ -169,7 +168,8 @@ def bars(shares: Sequence[Share], says: str, width: float = 220, height: float =
     return drawing(width, height, says, "", marks, floor, style="bars")
 
 
-#: Height of a row of bars and of a bar; where names end, and the width of the words at the end.
+#: Width of rows of bars, height of a row and of a bar; where names end, and the width of the words at the end.
+ROWS: Final = 900
 ROW: Final = 22
 BAR: Final = 14
 NAMES: Final = 250
@@ -187,13 +187,13 @@ class BarRow(NamedTuple):
     words: str
 
 
-def bar_rows(rows: Sequence[BarRow], says: str, more: str, width: float = 900) -> str:
+def bar_rows(rows: Sequence[BarRow], says: str, more: str) -> str:
     """Bars below each other; the longest one takes the whole width between names and words.
 
     :param says: the title of the drawing, and `more`: its description
     """
     longest = max((sum(share.size for share in row.shares) for row in rows), default=0) or 1
-    room = width - NAMES - ENDS
+    room = ROWS - NAMES - ENDS
     marks = []
     for place, row in enumerate(rows):
         y, x, inside = place * ROW + (ROW - BAR) / 2, float(NAMES), ""
@@ -206,13 +206,12 @@ def bar_rows(rows: Sequence[BarRow], says: str, more: str, width: float = 900) -
         label = text(NAMES - 8, y + BAR - 3, cut(whole, NAME, middle=True), "axis", "end")
         words = text(x + 6, y + BAR - 3, visible(row.words, bare=True), "axis")
         marks.append(element("g", {}, title(whole), label, inside, words))
-    return drawing(width, max(1, len(rows)) * ROW, says, more, *marks, style="bar-rows")
+    return drawing(ROWS, max(1, len(rows)) * ROW, says, more, *marks, style="bar-rows")
 
 
 # --- values at places ------------------------------------------------------------------------------------------------
 
-#: Width of a plot of series, and its margins.
-WIDTH: Final = 760
+#: Margins of a plot of series.
 _LEFT, _TOP, _BOTTOM = 70.0, 12.0, 42.0
 
 #: Most places that are named below the axis.
@@ -259,9 +258,7 @@ def series(
     marks.append(text(4, 12, quantity, "axis") if quantity else "")
     for line in lines:
         points = [each for each in line.values if has_logarithm(each.value)]
-        path = "L".join(f"{number(x(each.place))} {number(axis.place(each.value))}" for each in points)
-        if len(points) > 1:
-            marks.append(element("path", {"class": f"line {line.style}", "d": f"M{path}"}))
+        marks.append(_joined([(x(each.place), axis.place(each.value)) for each in points], f"line {line.style}"))
     for style, each in ((line.style, each) for line in lines for each in line.values):
         at: dict[str, str | float | None] = {
             "class": "cross",
@@ -272,6 +269,12 @@ def series(
         at["data-i"] = None if each.data is None else str(each.data)
         marks.append(element("circle" if is_point else "path", at, title(each.says)))
     return drawing(WIDTH, height, says, more, *marks, style="plot")
+
+
+def _joined(points: Sequence[tuple[float, float]], style: str) -> str:
+    """Return a line through points; nothing for a single one."""
+    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return element("path", {"class": style, "d": f"M{path}"}) if len(points) > 1 else ""
 
 
 # --- small plots -----------------------------------------------------------------------------------------------------
@@ -299,7 +302,7 @@ class Layer(NamedTuple):
     data: int | None = None
 
 
-def rank_plot(points: Sequence[tuple[float, float]], style: str, says: str, more: str = "") -> str:
+def rank_plot(points: Sequence[tuple[float, float]], style: str, says: str) -> str:
     """Points with both coordinates from 0 to 1 in a square, the origin below on the left.
 
     :param style: the class of the points
@@ -307,7 +310,7 @@ def rank_plot(points: Sequence[tuple[float, float]], style: str, says: str, more
     room = SIDE - 2 * MARGIN - POINT
     boxes = [(MARGIN + room * x, MARGIN + room * (1 - y), POINT, POINT) for x, y in points]
     ground = rect(0, 0, SIDE, SIDE, "ground")
-    return drawing(SIDE, SIDE, says, more, ground, outline(boxes, f"dots {style}"), style="facet")
+    return drawing(SIDE, SIDE, says, "", ground, outline(boxes, f"dots {style}"), style="facet")
 
 
 def layer_plot(layers: Sequence[Layer], low: float, high: float, says: str, more: str) -> str:
@@ -324,18 +327,16 @@ def layer_plot(layers: Sequence[Layer], low: float, high: float, says: str, more
     marks += [text(SMALL_PLOT_LEFT + step / 2, TALL - 2, f"layer {first}", "axis", "middle")] if layers else []
     if last > first:
         marks.append(text(SMALL_PLOT_WIDTH - step / 2, TALL - 2, str(last), "axis", "middle"))
-    path = []
+    points = []
     for each in layers:
         x = SMALL_PLOT_LEFT + (each.layer - first) * step
         inside = _column(each.shares, x, step, COLUMNS, COLUMNS - 4)
         if each.value is not None and has_logarithm(each.value):
             y, radius = axis.place(each.value), min(3.0, max(1.2, step / 3))
-            path.append(f"{number(x + step / 2)} {number(y)}")
+            points.append((x + step / 2, y))
             inside += element("circle", {"class": "value", "cx": x + step / 2, "cy": y, "r": radius})
         marks.append(element("g", {"data-i": None if each.data is None else str(each.data)}, title(each.says), inside))
-    if len(path) > 1:
-        marks.insert(0, element("path", {"class": "grid", "d": "M" + "L".join(path)}))
-    return drawing(SMALL_PLOT_WIDTH, TALL, says, more, *marks, style="facet wide")
+    return drawing(SMALL_PLOT_WIDTH, TALL, says, more, _joined(points, "grid"), *marks, style="facet wide")
 
 
 # --- dot plot --------------------------------------------------------------------------------------------------------
@@ -493,7 +494,6 @@ def wrapped(
     lines: int,
     says: str,
     more: str,
-    width: float = 1000,
     marks: Iterable[Segment] = (),
 ) -> str:
     """Bytes to scale in lines of equal length, in reading order; each segment is one mark with a description.
@@ -505,7 +505,7 @@ def wrapped(
     :param lines: the number of lines
     :param marks: positions that are marked below their lines
     """
-    tall, gap = 14.0, 6.0
+    width, tall, gap = 1000.0, 14.0, 6.0
     per = max(size, 1) / lines
     wide, thin, taken = [], [], -1.0
     for place, segment in enumerate(segments):

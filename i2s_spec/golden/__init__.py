@@ -8,10 +8,9 @@ Each line imports only what is below it:
     report             text, JSON, Markdown, HTML; the heat map and the plots of drift
       report_text      what all reports say, in words
     comparison         compare: checks what is compared, and runs one of three modes
-      free_running     the record's values beside the candidate's as they stand
+      free_running     the record's values beside the candidate's as they stand; elements from what is shown of inputs
       layer_forced     every layer computed from what the candidate has at its entry
       op_replay        every operation computed from the candidate's own inputs
-    own_inputs         element-wise operations computed from what is shown of their inputs
     fitting            the numerics that a dump agrees with for the longest; what it is held against
     diagnosis/         which known mistake or pattern explains a wrong value
     shown              what a dump shows of a value, and whether it agrees to the last digit

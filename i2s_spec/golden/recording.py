@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.source import Origin
     from i2s_spec.model.graph import Graph, Node
-    from i2s_spec.schema.architectures import Rotation
+    from i2s_spec.schema.rotation import Rotation
 
 #: Names that no record has: views of the key-value cache, and rows that were chosen from a tap that it has.
 NOT_RECORDED: Final = frozenset({"k", "v", "result_rows"})

@@ -2,7 +2,6 @@
 
     kind            whether a file is a model, or one of the files that are used beside one
 
-    summary         what a model is, in a few sentences
     memory          how much memory its weights and the cache of a context take
 
     show            what a file is, as data (`describe`; show.schema.json); beginnings of values, places of tensors
@@ -21,7 +20,6 @@
     packing         code map, tail, layout, and the program that packed the tensors
     match_dialect   the dialect in which a tensor agrees with known weights
 
-    summary   -> memory
     show_text -> show, survey_reader -> survey
     dump      -> dump_walk -> dump_codes
     identify  -> origin, packing, match_dialect -> questions -> survey

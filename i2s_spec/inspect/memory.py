@@ -123,8 +123,8 @@ def all_tensors(file: File) -> list[Tensor]:
     return [tensor for part in parts for tensor in part.tensors.rows]
 
 
-def _up(number: int, step: int) -> int:
-    return -(-number // step) * step
+def _padded(cells: int) -> int:
+    return -(-cells // CELLS) * CELLS
 
 
 def _cache(file: File, names: set[bytes], context: int, block: tuple[int, int]) -> Iterator[CachePart]:
@@ -134,8 +134,8 @@ def _cache(file: File, names: set[bytes], context: int, block: tuple[int, int]) 
     :raises FormatError: for metadata that do not fit
     """
     layers = _layers(file, names)
-    cells = _up(context, CELLS)
-    window = min(cells, _up(layers.window + BATCH, CELLS))
+    cells = _padded(context)
+    window = min(cells, _padded(layers.window + BATCH))
     for name, windowed, cells_of in (("keys and values", False, cells), ("keys and values in windows", True, window)):
         of_kind = [each for each in layers.attention if each.windowed is windowed]
         for each in of_kind:

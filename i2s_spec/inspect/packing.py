@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import all_of, counted, quote
 from i2s_spec.gguf.writer_forms import NEOGPU, SKAINET, WriterForm, writer_form
-from i2s_spec.inspect.questions import CERTAIN, PROOF, STRONG, WEAK, Observed, Question, QuestionCase
+from i2s_spec.inspect.questions import CERTAIN, PROOF, STRONG, WEAK, Observed, Question, QuestionCase, Weight
 from i2s_spec.layout_inference.counts import FAR, balance, zero_channels
 from i2s_spec.layout_inference.evidence import pair_order
 from i2s_spec.layout_inference.hypotheses import named
@@ -442,11 +442,7 @@ def _weigh_tails(seen: Observed, case: QuestionCase) -> None:
         case.against("other", text, STRONG, one.span)
     elif seen.tails["stale"]:
         text = f"{seen.tails['stale']} of {counted(total, 'tail')} hold other bytes than zeros after the scale"
-        for each in QUANTIZERS:
-            if "stale" in each.tails:
-                case.favour(each.name, text, WEAK)
-            else:
-                case.against(each.name, text, STRONG)
+        _by_tail(case, "stale", text, WEAK)
     if seen.tails["zero"] == total:
         text = f"{all_of(total, 'tail is', 'tails are')} zero after the scale"
         for each in QUANTIZERS:
@@ -457,14 +453,18 @@ def _weigh_tails(seen: Observed, case: QuestionCase) -> None:
             case.against("llama-quantize", more, STRONG)
             case.against("llama-quantize-threads", more, STRONG)
     if seen.tails["replicated"] == total:
-        text = f"{all_of(total, 'tail holds', 'tails hold')} the scale eight times"
-        for each in QUANTIZERS:
-            if "replicated" in each.tails:
-                case.favour(each.name, text, STRONG)
-            else:
-                case.against(each.name, text, STRONG)
+        _by_tail(case, "replicated", f"{all_of(total, 'tail holds', 'tails hold')} the scale eight times", STRONG)
     elif not seen.tails["replicated"]:
         case.against("t-mac", "the scale is not there eight times", STRONG)
+
+
+def _by_tail(case: QuestionCase, tail: str, text: str, weight: Weight) -> None:
+    """Favour the quantizers that write such tails, and speak against the others."""
+    for each in QUANTIZERS:
+        if tail in each.tails:
+            case.favour(each.name, text, weight)
+        else:
+            case.against(each.name, text, STRONG)
 
 
 def _weigh_numbers(seen: Observed, case: QuestionCase) -> None:

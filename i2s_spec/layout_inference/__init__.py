@@ -6,12 +6,10 @@
     profiles            numbers for each channel, compared by ranks
     grams               Gram matrices, compared: which channels are read or written together
     comparisons         every comparison that a file has the tensors for, under each hypothesis
-    decisions           the file as a whole, and each tensor
-    evidence            `layout_evidence`: reads, compares and decides
+    evidence            `layout_evidence`: reads, compares, and decides of the file and of each tensor
     channel_alignment   the comparison that tells layouts apart best, as points to draw
 
     evidence -> comparisons -> profiles, grams, counts -> hypotheses
-             -> decisions   -> hypotheses
 
 With random weights, nothing is decided. `_bit_sums` is compiled from `pyx/`, or is the module in Python of that name.
 """

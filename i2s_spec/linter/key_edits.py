@@ -24,7 +24,7 @@ from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.repair.plan import Action, DataPlacement
 from i2s_spec.linter.repair.workspace import Workspace
 from i2s_spec.schema import faults, limits
-from i2s_spec.schema.architectures import PREFIX as ROTATION
+from i2s_spec.schema.rotation import PREFIX as ROTATION
 from i2s_spec.schema.types import VALUE_LABELS, ValueType
 
 _ALIGNMENT: Final = "general.alignment"

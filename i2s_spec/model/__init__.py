@@ -5,6 +5,7 @@ value is passed to a tap. So a graph can run whole, from the input of a layer, o
 change.
 
     load                the door: load_model refuses files with errors and makes a Model
+      read_ahead        the tensors of the file, read while the rest of loading goes on
       architectures     the graph of each architecture; the choice of its activation
         graph           what a graph is: nodes, Builder, names of taps
     forward             Model: forward, forward_batch, layer, evaluate; GraphRunner, Result

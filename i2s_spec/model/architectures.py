@@ -19,7 +19,8 @@ from i2s_spec.model.graph import TOKENS, Builder, Graph
 
 if TYPE_CHECKING:
     from i2s_spec.model.numerics import NumericProfile
-    from i2s_spec.schema.architectures import Architecture, Hyperparameters, Rotation
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters
+    from i2s_spec.schema.rotation import Rotation
 
 
 # --- activation ------------------------------------------------------------------------------------------------------

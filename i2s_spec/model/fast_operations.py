@@ -26,7 +26,7 @@ from i2s_spec.model.screened_head import MOST_COLUMNS, ScreenedHead
 from i2s_spec.model.weights import Grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -134,11 +134,8 @@ class FastOperations(Operations):
 
     # Whole passes
 
-    def prepare(
-        self, graph: Graph, weights: ModelWeights, progress: Callable[[int, int], object] | None = None
-    ) -> None:
-        """Read all weights, and compile the graph."""
-        fast_compile.preload(weights, graph, self.threads, progress)
+    def prepare(self, graph: Graph, weights: ModelWeights) -> None:
+        """Compile the graph."""
         self.plan(graph, weights, {})
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:

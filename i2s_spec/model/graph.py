@@ -36,7 +36,7 @@ from i2s_spec.model.weights import DENSE
 if TYPE_CHECKING:
     from i2s_spec.model.numerics import NumericProfile
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures import Rotation
+    from i2s_spec.schema.rotation import Rotation
 
 #: The input of every graph: the token ids, int64 [T].
 TOKENS = "inp_tokens"

@@ -1,6 +1,6 @@
 """Load a model: refuse files with errors, decide what the file leaves open, and build the graph.
 
-The weights are read when the first pass needs them; only profile `fast` reads them all first.
+The weights are read when the first pass needs them; only profile `fast` reads them all first, while the file is checked.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.graph import Graph
     from i2s_spec.model.numerics import NumericProfile
-    from i2s_spec.schema.architectures import Architecture, Hyperparameters, Rotation
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters
     from i2s_spec.schema.dialect import Dialect
+    from i2s_spec.schema.rotation import Rotation
 
 #: Errors that `force` does not override: faults that stop the reader, and an unknown architecture or sizes.
 _ALWAYS: Final = frozenset(each for each in vars(faults).values() if isinstance(each, Fault))
@@ -67,6 +68,7 @@ def load_model(
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.model.numerics import numeric_profile
+    from i2s_spec.model.read_ahead import ReadAhead
 
     chosen = numeric_profile(numerics)
     read_as = dialects.parse(dialect)
@@ -74,16 +76,23 @@ def load_model(
     if threads < 1:
         raise SettingError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
+    ahead: ReadAhead | None = None
     try:
         require_written(file.source)
+        if chosen.reads_ahead:
+            ahead = ReadAhead(file, read_as, threads)
         _require_usual_form(file)
         if not force:
             refuse_broken(file)
         model = _model(file, chosen, threads, read_as, activation, pooling, force)
         _warn_of_unused(model)
-        model.operations.prepare(model.graph, model.weights, progress)
+        if ahead is not None:
+            model.weights.preloaded = ahead.finish(progress)
+        model.operations.prepare(model.graph, model.weights)
         return model
     except BaseException:
+        if ahead is not None:
+            ahead.close()
         if file is not origin:
             file.close()
         raise
@@ -120,7 +129,11 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
     from i2s_spec.linter.rules.tensor_infos import groups_of_128  # these are read correctly here
+    from i2s_spec.linter.selection import selected
 
+    if not select:  # other rules could only warn
+        levels = selected(payload=payload != "none")
+        select = tuple(code for code, level in levels.items() if level is Severity.ERROR)
     for finding in lint(file.source, select=select, payload=payload).findings:
         if finding.severity is Severity.ERROR and finding.code != groups_of_128.code:
             raise FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
@@ -228,7 +241,7 @@ def _require_usual_form(file: File) -> None:
 
 def _rotation(file: File) -> Rotation | None:
     """Return the rotation that the keys declare, if it matches the tensors."""
-    from i2s_spec.schema.architectures import RotationError, declared
+    from i2s_spec.schema.rotation import RotationError, declared
 
     try:
         rotation = declared(file.metadata)

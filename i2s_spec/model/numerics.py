@@ -122,6 +122,11 @@ class NumericProfile:
     table_bytes: int | None = None
     operations: str = "i2s_spec.model.reference.operations:Operations"
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether all weights are read when a model is loaded; else each when it is first needed."""
+        return self.operations != NumericProfile.operations
+
     def quantizer_of(self, type: str) -> ActivationQuantizer:
         """How activations are quantized for weights of a type."""
         return self.by_type.get(type, self.quantizer)

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.gguf.source import huge_pages
 from i2s_spec.model import _fast
-from i2s_spec.model.fast_compile import pages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -304,7 +304,7 @@ class ScreenedHead:
         pitch = -(-self.columns // _fast.HEAD_COLUMNS) * _fast.HEAD_COLUMNS
         size = self.rows * pitch
         try:
-            memory = pages(size + self.rows * 16)
+            memory = np.frombuffer(huge_pages(size + self.rows * 16), dtype=np.uint8)[: size + self.rows * 16]
         except MemoryError:
             self._before = math.inf
             return False

@@ -67,7 +67,7 @@ class ModelWeights:
         self.file = file
         self.dialect = dialect
         self.change = change
-        #: Bytes of tensors that are in memory already, by name (`fast_compile.preload`).
+        #: Bytes of tensors that are in memory already, by name.
         self.preloaded: dict[str, NDArray[np.uint8]] = {}
         self._loaded: dict[str, Any] = {}
         self._lock = threading.Lock()

@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, counted, quote
 from i2s_spec.remote.addresses import BucketAddress
-from i2s_spec.remote.http_source import HttpSource, Transport, UnreadAnswer, host_of
+from i2s_spec.remote.http_source import HttpSource
 from i2s_spec.remote.policy import current
+from i2s_spec.remote.transport import Transport, UnreadAnswer, host_of
 from i2s_spec.schema import faults
 
 #: Longest life of a signature in seconds: seven days on S3.

@@ -22,8 +22,9 @@ from urllib.parse import quote as percent
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.remote.addresses import HubAddress, endpoint
-from i2s_spec.remote.http_source import HttpSource, Transport, Usage, misbehaves
+from i2s_spec.remote.http_source import HttpSource
 from i2s_spec.remote.policy import Policy, current
+from i2s_spec.remote.transport import Transport, Usage, misbehaves
 from i2s_spec.schema import faults
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

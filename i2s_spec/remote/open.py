@@ -44,7 +44,8 @@ def open_remote(text: str) -> RangeSource | str:
 
             return BucketSource(text, address)
         if isinstance(address, WebAddress):
-            from i2s_spec.remote.http_source import HttpSource, Transport
+            from i2s_spec.remote.http_source import HttpSource
+            from i2s_spec.remote.transport import Transport
 
             return HttpSource(text, address.url, Transport(current()))
         return _of_hub(text, address)
@@ -147,7 +148,7 @@ def pinned_folder(text: str) -> PinnedFolder:
         if not isinstance(address, HubAddress):
             raise refused("it names one file; a folder or a repository of a hub is needed")
         from i2s_spec.remote import hub
-        from i2s_spec.remote.http_source import misbehaves
+        from i2s_spec.remote.transport import misbehaves
 
         commit, names = hub.list_files(address)
         if commit is None:
@@ -191,7 +192,8 @@ def identity_of(text: str) -> ContentIdentity | None:
     require_extra(text)
     address = parse(text)
     from i2s_spec.remote import hub
-    from i2s_spec.remote.http_source import CONTENT_RANGE, Transport, etag_of
+    from i2s_spec.remote.http_source import CONTENT_RANGE, etag_of
+    from i2s_spec.remote.transport import Transport
 
     if isinstance(address, BucketAddress):
         from i2s_spec.remote.bucket_source import of_bucket

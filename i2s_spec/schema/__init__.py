@@ -18,7 +18,8 @@ Everything else in the package is derived from these declarations. From the grou
 
     keys           metadata keys
     inventory      tensors
-    architectures  the keys and tensors of each architecture, the sizes that follow from them, and the rotation
+    architectures  the keys and tensors of each architecture, and the sizes that follow from them
+    rotation       the rotation that models may fold into their weights
 
     llama_cpp      what llama.cpp's loader asks of each architecture, as a table of expressions
     expressions    such expressions, read and evaluated without `eval`

@@ -33,7 +33,7 @@ from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
 from i2s_spec.model.screened_head import ScreenedLogits
-from i2s_spec.model.text.generate import Sampler, Sampling
+from i2s_spec.model.text.sampling import Sampler, Sampling
 
 #: Lengths of prompts, and their goals: shares of the bound.
 PROMPTS = {128: 0.6, 512: 0.75}
@@ -294,9 +294,10 @@ def _start(setting: Setting) -> Result:
         while file.read(1 << 24):
             pass
     found: dict[str, list[dict[str, float]]] = {}
+    theirs = os.environ.get(runtimes.BITNETCPP) and not setting.quick
     jobs: list[tuple[str, Callable[[], str]]] = [
         (way, partial(processes.module, "bench.model", way, os.fspath(path)))
-        for way in ("load", "plain", "read", "mapped")
+        for way in ("load", "plain", "read", "mapped", *(["theirs"] if theirs else []))
     ]
     for number in range(_rounds(setting, 5)):
         setting.say(f"round {number + 1}")
@@ -306,7 +307,7 @@ def _start(setting: Setting) -> Result:
     def of(way: str, name: str) -> tuple[float, ...]:
         return tuple(float(each[name]) for each in found[way])
 
-    rows = (
+    rows: tuple[Row, ...] = (
         Row("load_model", of("load", "load"), "s"),
         Row("first token of a prompt of 4, after that", of("load", "first"), "s"),
         Row("peak memory of the process, generating 32 tokens", of("load", "peak"), "B"),
@@ -319,7 +320,7 @@ def _start(setting: Setting) -> Result:
     size = path.stat().st_size
     goals = (None,) * 5 if setting.quick else (0.15, float(60 << 20), 0.3, 0.2, 1.6)
     share = ratios(of("read", "system"), of("plain", "system"))
-    claims = (
+    claims: tuple[Claim, ...] = (
         Claim("first token after load_model", of("load", "first"), "s", most=goals[0]),
         Claim(
             "peak memory beyond the size of the file",
@@ -334,7 +335,16 @@ def _start(setting: Setting) -> Result:
     notes = (
         "the file is cached",
         "a system that has few pages ready takes longer to give new ones: the read probe shows it",
+        "bitnet.cpp: its llama-bench -p 3 -n 0 -r 1, which maps the file and runs the prompt twice, once to warm up",
     )
+    if theirs:
+        rows += (Row("bitnet.cpp, a prompt of 3", of("theirs", "wall"), "s"),)
+        claims += tuple(
+            Claim(
+                f"{name} against bitnet.cpp's prompt of 3", ratios(of(way, "wall"), of("theirs", "wall")), "x", most=0.6
+            )
+            for name, way in (("i2s run -n 1", "read"), ("i2s run -n 1 --trusted", "mapped"))
+        )
     return Result("a fresh process, profile fast, as many threads as processors", rows, claims, notes)
 
 
@@ -365,17 +375,26 @@ def _plain(path: str) -> dict[str, float]:
     return {"system": resource.getrusage(resource.RUSAGE_SELF).ru_stime - before, "wall": perf_counter() - start}
 
 
-def _command(*words: str) -> dict[str, float]:
-    """Run a whole command that generates one token."""
-    start = perf_counter()
-    arguments = [sys.executable, "-m", "i2s_spec", "run", *words, "--tokens", "1,2,3", "-n", "1", "--ids", "-q"]
-    pid = os.posix_spawn(
-        sys.executable, arguments, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    )
+def _spawned(*words: str) -> dict[str, float]:
+    """Run a whole command, and discard its output."""
+    start, null = perf_counter(), (os.devnull, os.O_WRONLY, 0)
+    actions = [(os.POSIX_SPAWN_OPEN, 1, *null), (os.POSIX_SPAWN_OPEN, 2, *null)]
+    pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
     _, status, usage = os.wait4(pid, 0)
     if status:
-        raise SystemExit(f"i2s run ended with status {status}")
+        raise SystemExit(f"{words[0]} ended with status {status}")
     return {"system": usage.ru_stime, "wall": perf_counter() - start}
+
+
+def _command(*words: str) -> dict[str, float]:
+    """Run a command of ours that generates one token."""
+    return _spawned(sys.executable, "-m", "i2s_spec", "run", *words, "--tokens", "1,2,3", "-n", "1", "--ids", "-q")
+
+
+def _theirs(path: str) -> dict[str, float]:
+    """Run a prompt by bitnet.cpp, with as many threads."""
+    tool, threads = runtimes.tool(os.environ[runtimes.BITNETCPP]), len(os.sched_getaffinity(0))
+    return _spawned(tool, "-m", path, "-t", str(threads), "-p", "3", "-n", "0", "-r", "1")
 
 
 def _main(way: str, path: str) -> None:
@@ -385,6 +404,7 @@ def _main(way: str, path: str) -> None:
         "plain": partial(_plain, path),
         "read": partial(_command, path),
         "mapped": partial(_command, path, "--trusted"),
+        "theirs": partial(_theirs, path),
     }
     print(json.dumps(jobs[way]()))
 

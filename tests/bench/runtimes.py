@@ -88,12 +88,16 @@ class Loaded:
         self._process.communicate()
 
 
+def tool(folder: str) -> str:
+    """Return the path of llama-bench in a folder in which bitnet.cpp was built."""
+    return str(Path(folder) / "build" / "bin" / "llama-bench")
+
+
 class LlamaBench:
     """llama-bench of a folder in which bitnet.cpp was built: each turn is a process, which says what it measured."""
 
-    def __init__(self, folder: Path, file: Path, threads: int) -> None:
-        self._words = [str(folder / "build" / "bin" / "llama-bench"), "-m", str(file), "-t", str(threads), "-o", "json",
-                       "-r", "1"]  # fmt: skip
+    def __init__(self, folder: str, file: Path, threads: int) -> None:
+        self._words = [tool(folder), "-m", str(file), "-t", str(threads), "-o", "json", "-r", "1"]
 
     def spent(self, what: str, tokens: int) -> Spent:
         """Return the time of a prompt, or of single tokens."""
@@ -159,7 +163,7 @@ def measured(setting: Setting, ours: Path, rounds: int) -> Result:
     for threads in THREADS:
         held: dict[str, Any] = {each.name: Loaded(each, threads, 512) for each in every}
         if folder := os.environ.get(BITNETCPP):
-            held["bitnet.cpp, I2_S"] = LlamaBench(Path(folder), ours, threads)
+            held["bitnet.cpp, I2_S"] = LlamaBench(folder, ours, threads)
         words = f"{threads} thread{'s' * (threads > 1)}"
         try:
             for what, tokens in (("prompt", prompt), ("decode", steps)):

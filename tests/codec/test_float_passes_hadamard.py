@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec.float_passes import fold, matrix, restore, rotate, transform
-from i2s_spec.schema.architectures import Rotation, RotationError
+from i2s_spec.schema.rotation import Rotation, RotationError
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 

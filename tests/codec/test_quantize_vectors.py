@@ -37,14 +37,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=["committed", "shared"])
-def vectors(request: pytest.FixtureRequest) -> Path:
-    if request.param == "committed":
-        return ORACLE
-    folder: Path = request.getfixturevalue("shared") / "vectors"
-    return folder
-
-
 def cases(folder: Path, pattern: str, least: int) -> Iterator[tuple[str, Path]]:
     """Names and files of the cases of a kind: what precedes the first `.hf_i2s` and the like, and at least so many."""
     files = sorted(folder.glob(pattern))

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from c_compiler import STRICT, WARNINGS
+from c_compiler import WARNINGS, program_with_header
 from malformed_cases import CASES
 from peers import exports
 from peers.exported_files import expected_walk as expected
@@ -20,19 +20,12 @@ from i2s_spec.exports import export
 from i2s_spec.schema import container
 from i2s_spec.testing.sample import ByteOrder, Draft
 
-GCC = shutil.which("gcc")
-pytestmark = pytest.mark.skipif(GCC is None, reason="no gcc on the path")
-
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("c")
-    (folder / "i2s.h").write_text(export("c"))
-    program = folder / "walk"
-    subprocess.run([GCC, *STRICT, "-I", folder, HERE / "walk.c", "-o", program], check=True)
-    return program
+    return program_with_header(HERE / "walk.c", tmp_path_factory.mktemp("c"))
 
 
 def run(walk: Path, path: Path) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -10,28 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from block_files import TYPES, file_of_blocks, files_of_small_tensors
-from c_compiler import STRICT
+from c_compiler import program_with_header
 
 from i2s_spec.codec import blocks as block_reference
 from i2s_spec.codec.blocks import blocks_of
-from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import reading
-
-GCC = shutil.which("gcc")
-pytestmark = pytest.mark.skipif(GCC is None, reason="no gcc on the path")
 
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("c")
-    (folder / "i2s.h").write_text(export("c"))
-    made = folder / "blocks"
-    subprocess.run([GCC, *STRICT, "-I", folder, HERE / "blocks.c", "-o", made], check=True)
-    return made
+    return program_with_header(HERE / "blocks.c", tmp_path_factory.mktemp("c"))
 
 
 def run(program: Path, *arguments: object) -> tuple[bytes, list[str]]:

@@ -14,9 +14,8 @@ from malformed_cases import SMALL, broken
 
 import i2s_spec.fuzzing
 from i2s_spec.fuzzing.bounded_process import Bounds, Command
-from i2s_spec.fuzzing.campaign import Campaign, CampaignSettings
+from i2s_spec.fuzzing.campaign import Campaign, CampaignSettings, minimised
 from i2s_spec.fuzzing.expectations import DecoderPolicy, Expectation, Statuses, expected_answer, shape_of
-from i2s_spec.fuzzing.minimize import minimised
 from i2s_spec.fuzzing.report import as_dict, json_report, junit_report, text_report
 from i2s_spec.testing.sample import Draft
 

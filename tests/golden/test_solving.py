@@ -13,7 +13,7 @@ from builders import model_bytes
 
 from i2s_spec.convert.trained import open_trained
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.diagnosis.graph_mistakes import share_of_nonzeros
+from i2s_spec.golden.diagnosis.mistakes import share_of_nonzeros
 from i2s_spec.golden.diagnosis.solving import Context, Solved, solve
 from i2s_spec.golden.store import corner_indices
 from i2s_spec.model.forward import Model

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
+from i2s_spec.golden.diagnosis.mistakes import epsilon
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.diagnosis.graph_mistakes import each_of
+from i2s_spec.golden.diagnosis.mistakes import each_of
 from i2s_spec.golden.diagnosis.patterns import recognized
 from i2s_spec.model.forward import Model
 

@@ -14,11 +14,11 @@ from builders import model_bytes
 from peers.llama_cpp import missing
 from peers.programs import PROGRAM
 
+from i2s_spec.checkup import summary
 from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.memory import MemoryUse, all_tensors, memory, trained_context
-from i2s_spec.inspect.summary import summary
 from i2s_spec.linter.runtimes.devices import weight_places
 from i2s_spec.schema.llama_cpp import table
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.layout_inference import _bit_sums, grams, profiles
 from i2s_spec.layout_inference.counts import totals_reference
-from i2s_spec.layout_inference.decisions import squares_reference
+from i2s_spec.layout_inference.evidence import squares_reference
 from i2s_spec.layout_inference.hypotheses import HYPOTHESES, Hypothesis, orders
 from i2s_spec.layout_inference.profiles import BitSums, bit_sums_reference, sum_kernel_row
 from i2s_spec.layout_inference.roles import Matrix

@@ -9,8 +9,7 @@ from test_runtimes import changed, renamed, verdicts_of
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.runtimes import records
-from i2s_spec.linter.runtimes.forms import form_of
-from i2s_spec.linter.runtimes.records import RunRecord, TriedFile
+from i2s_spec.linter.runtimes.records import RunRecord, TriedFile, form_of
 from i2s_spec.linter.runtimes.verdicts import Verdict
 from i2s_spec.schema import architectures, inventory
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture

@@ -60,14 +60,6 @@ UNDEFINED: Final = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["committed", "shared"])
-def vectors(request: pytest.FixtureRequest) -> Path:
-    if request.param == "committed":
-        return ORACLE
-    folder: Path = request.getfixturevalue("shared") / "vectors"
-    return folder
-
-
 def by_hand(x: np.ndarray[Any, Any]) -> Activations:
     """The lines of the definition, one token and one element after another, in Python's floats."""
     codes, scales, sums = [], [], []

@@ -25,7 +25,8 @@ from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import delta_net, transcendental
 from i2s_spec.model.text.likelihood import likelihood
-from i2s_spec.schema.architectures import ARCHITECTURES, PREFIX, hyperparameters
+from i2s_spec.schema.architectures import ARCHITECTURES, hyperparameters
+from i2s_spec.schema.rotation import PREFIX
 
 TOKENS = [3, 99, 250, 7, 7, 41, 11, 12, 200, 5, 5, 31]
 

@@ -18,7 +18,7 @@ from test_forward import TOKENS, model_file, rewritten, tables
 from i2s_spec.convert.new import new
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.model import _fast, fast_compile, fast_operations
+from i2s_spec.model import _fast, fast_operations, read_ahead
 from i2s_spec.model.fast_compile import NotTranslated, address, translate
 from i2s_spec.model.fast_operations import FastOperations
 from i2s_spec.model.forward import Model, Result
@@ -458,7 +458,7 @@ def test_weights_are_read_once_and_counted(tmp_path: Path) -> None:
     assert seen[-1][0] == seen[-1][1] > 0
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     matrix = model.weights.matrix("blk.0.attn_q.weight")
-    assert address(matrix.payload) % fast_compile.CACHE_LINE == 0  # type: ignore[union-attr]
+    assert address(matrix.payload) % read_ahead.CACHE_LINE == 0  # type: ignore[union-attr]
     first = result(model.forward(TOKENS))
     model.close()
     assert result(model.forward(TOKENS)).tobytes() == first.tobytes()

@@ -19,8 +19,9 @@ from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.load import load_model
 from i2s_spec.model.text.chat import FORMATS, Conversation
-from i2s_spec.model.text.generate import Generation, Sampler, Sampling, rate, together
+from i2s_spec.model.text.generate import Generation, rate, together
 from i2s_spec.model.text.perplexity import chunks, log_likelihoods, perplexity
+from i2s_spec.model.text.sampling import Sampler, Sampling
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 VOCAB = 50

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.errors import FormatError, SettingError
-from i2s_spec.model.text.generate import Sampler, Sampling
+from i2s_spec.model.text.sampling import Sampler, Sampling
 
 logits_lists = st.lists(
     st.one_of(st.floats(-30, 30, width=32), st.sampled_from([0.0, 1.0, -1.0])), min_size=1, max_size=40

@@ -16,7 +16,7 @@ from i2s_spec.gguf.writer import Writer
 from i2s_spec.golden import record
 from i2s_spec.golden.store import read_header
 from i2s_spec.model.load import load_model
-from i2s_spec.schema.architectures import declared
+from i2s_spec.schema.rotation import declared
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 FLOAT: dict[str, Any] = {"layers": 2, "type": "F32"}

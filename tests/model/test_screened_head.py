@@ -16,7 +16,8 @@ from i2s_spec.errors import FormatError
 from i2s_spec.model import _fast, fast_operations, screened_head
 from i2s_spec.model.load import load_model
 from i2s_spec.model.screened_head import ScreenedHead, ScreenedLogits, bounds_of, copy_of, kernel_sets, state_of
-from i2s_spec.model.text.generate import Generation, Sampler, Sampling, together
+from i2s_spec.model.text.generate import Generation, together
+from i2s_spec.model.text.sampling import Sampler, Sampling
 
 SETS = [each for each in kernel_sets() if each.available]
 FLOATS = [each for each in fast_operations.kernel_sets() if each.available]
@@ -284,7 +285,7 @@ def test_without_memory_the_head_is_read_whole(monkeypatch: pytest.MonkeyPatch) 
     def none(size: int) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(screened_head, "pages", none)
+    monkeypatch.setattr(screened_head, "huge_pages", none)
     head = ScreenedHead(np.ones((300, 64), np.float16), FLOATS[-1].row, 1)
     for _ in range(10):
         assert head.logits(np.ones(64, np.float32)).largest(1)[0] is None

@@ -20,8 +20,7 @@ from i2s_spec.cli import cli
 from i2s_spec.codec.quantized import TYPES as QUANTIZED
 from i2s_spec.codec.quantized import dequantize
 from i2s_spec.errors import SettingError
-from i2s_spec.linter.runtimes.forms import form_of
-from i2s_spec.linter.runtimes.records import RECORDS_FILE, SCHEMA_VERSION
+from i2s_spec.linter.runtimes.records import RECORDS_FILE, SCHEMA_VERSION, form_of
 from i2s_spec.schema.architectures import ARCHITECTURES, architecture_of
 from peers import taken
 from peers.child import Answer, answer_of

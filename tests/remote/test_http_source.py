@@ -15,9 +15,10 @@ from range_server import Handler, Seen, Server, drip, endless, every, once, stat
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.remote.http_source import CONNECTIONS, FIRST, LEAST_STEP, HttpSource, Transport, wait_of
+from i2s_spec.remote.http_source import FIRST, LEAST_STEP, HttpSource
 from i2s_spec.remote.open import open_remote
 from i2s_spec.remote.policy import Policy, require_public, using
+from i2s_spec.remote.transport import CONNECTIONS, Transport, wait_of
 
 pytestmark = pytest.mark.usefixtures("private")
 
@@ -425,15 +426,15 @@ def test_no_redirect_leads_to_a_link_local_address(server: Server, place: str) -
 
 def test_a_redirect_to_a_private_network_is_refused(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host that the address names is public; the one that it redirects to is not."""
-    from i2s_spec.remote import http_source
+    from i2s_spec.remote import transport
 
-    real = http_source.require_public
+    real = transport.require_public
 
     def named(host: str, numeric: str, policy: Policy, redirected: bool) -> None:
         if host != "127.0.0.1":
             real(host, numeric, policy, redirected)
 
-    monkeypatch.setattr(http_source, "require_public", named)
+    monkeypatch.setattr(transport, "require_public", named)
     server.redirects["/out"] = server.other_url + "/f"
     with using(Policy()), pytest.raises(FormatError, match=r"S916.*localhost"):
         opened(server.url + "/out")
@@ -456,7 +457,7 @@ class Sleeps:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds: list[float] = []
         monkeypatch.setattr(
-            "i2s_spec.remote.http_source.Transport._wait", lambda _, seconds: self.seconds.append(seconds)
+            "i2s_spec.remote.transport.Transport._wait", lambda _, seconds: self.seconds.append(seconds)
         )
 
 

@@ -10,9 +10,10 @@ from range_server import Handler, Seen, Server, serving
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.remote import hub as hub_module
-from i2s_spec.remote.http_source import RangeSource, Transport
+from i2s_spec.remote.http_source import RangeSource
 from i2s_spec.remote.open import identity_of, open_remote
 from i2s_spec.remote.policy import Policy, current, using
+from i2s_spec.remote.transport import Transport
 
 DATA = bytes(range(256)) * 40
 

@@ -10,8 +10,8 @@ from range_server import Handler, Seen, Server
 from i2s_spec.linter.cluster.check import check, check_batch, options_key, wait_asked
 from i2s_spec.linter.cluster.manifest import entry_of
 from i2s_spec.linter.options import Options
-from i2s_spec.remote.http_source import Transport
 from i2s_spec.remote.policy import Policy
+from i2s_spec.remote.transport import Transport
 from i2s_spec.testing.sample import Draft
 
 

@@ -242,7 +242,7 @@ def _file(
     *, magic: bytes = b"GGUF", version: int = 3, tensors: int | None = None, keys: int | None = None, alignment: int = 32,
     ne: tuple[int, ...] = (8, 2), type: int = 0, offsets: tuple[int, int] = (0, 64), name: bytes = b"a.weight",
     name_length: int | None = None, key: bytes = b"general.architecture", key_length: int | None = None, kind: int = 8,
-    value: bytes | None = None, dims: int | None = None, data: int = 128, more: bytes = b"", more_keys: int = 0,
+    value: bytes | None = None, data: int = 128, more: bytes = b"", more_keys: int = 0,
 ) -> bytes:  # fmt: skip
     """Return a file with two F32 tensors of [8, 2]; every part can be made wrong."""
     head = magic + struct.pack(
@@ -254,7 +254,7 @@ def _file(
     infos = b""
     for each, place in ((name, offsets[0]), (b"b.weight", offsets[1])):
         length = len(each) if name_length is None or each != name else name_length
-        infos += struct.pack("<Q", length) + each + struct.pack("<I", len(ne) if dims is None else dims)
+        infos += struct.pack("<Q", length) + each + struct.pack("<I", len(ne))
         infos += b"".join(struct.pack("<Q", size) for size in ne) + struct.pack("<IQ", type, place)
     header = head + body + infos
     return header + bytes(-len(header) % alignment) + struct.pack("<f", 1.5) * (data // 4)

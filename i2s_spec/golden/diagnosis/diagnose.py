@@ -17,8 +17,7 @@ import numpy as np
 
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.golden.candidate import WHOLE, only_known, shifted
-from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
-from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake, epsilon
 from i2s_spec.golden.diagnosis.patterns import (
     WEAK,
     Observation,

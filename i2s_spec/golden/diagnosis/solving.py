@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.errors import quote
-from i2s_spec.golden.diagnosis.graph_mistakes import share_of_nonzeros
+from i2s_spec.golden.diagnosis.mistakes import share_of_nonzeros
 from i2s_spec.golden.diagnosis.patterns import listed
 from i2s_spec.golden.result import Diagnosis
 from i2s_spec.model.reference import bitlinear, matmul

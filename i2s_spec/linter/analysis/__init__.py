@@ -6,8 +6,7 @@ architecture_view   the file beside the declarations of its architecture
 loader_view         the file beside what llama.cpp's loader asks of its architecture; loader_differences compares them
 root_cause          the one cause of many findings on tensors
 coverage            what no rule examined
-own_keys            keys and tensors of a file that is no model, by their full names
-projector_view      a projector beside what the loader asks of its type
+companion_view      keys and tensors of a file that is no model, by their full names; a projector beside the loader's demands
 extents             the bytes from each tensor to the next
 payload_stats       oddities of codes, groups and whole payloads
 scales              oddities of scales

@@ -544,7 +544,7 @@ def _info(file: File, at: int) -> tuple[bytes, int] | None:
 
 # --- records as a lenient reader reads them --------------------------------------------------------------------------
 # Numbers, strings and tensor infos of a GGUF header, within a budget. The walk continues where our own reader refuses, as
-# a policy says. `runtimes.lenient_header` uses it to read whole headers as each program does; `uncounted` uses it to read
+# a policy says. `runtimes.header_checks` uses it to read whole headers as each program does; `uncounted` uses it to read
 # the tensor infos that the header does not count.
 
 #: Most bytes and most records that are walked; records are keys, tensor infos, their dimensions, arrays.

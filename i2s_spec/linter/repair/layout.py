@@ -102,17 +102,20 @@ def require_clear_sizes(workspace: Workspace) -> None:
             raise Unclear(f"only its size shows which type tensor {quote(name)} has, and its size is unclear")
 
 
-def relaid_with(workspace: Workspace, new: Mapping[int, bytes]) -> tuple[Edit, ...]:
-    """Return the edits that give tensors, by row, data of another size, and lay all tensors out anew.
+def relaid_with(
+    workspace: Workspace, new: Mapping[int, bytes] = _NOTHING, alignment: int | None = None
+) -> tuple[Edit, ...]:
+    """Return the edits that lay all tensors out anew where the data section begins.
 
+    :param new: data of another size, by the row of the tensor
+    :param alignment: by default the one that the file has
     :raises Unclear: if something contradicts the sizes of the tensors
     """
-    if workspace.file.data_start is None:
+    base, alignment = workspace.file.data_start, alignment or workspace.subject.effective_alignment
+    if base is None:
         raise Unclear("where the data section begins is not known")
     require_clear_sizes(workspace)
-    return relaid(
-        workspace, places_of(workspace), workspace.file.data_start, workspace.subject.effective_alignment, new
-    )
+    return relaid(workspace, places_of(workspace), base, alignment, new)
 
 
 def _dropped(workspace: Workspace, edits: Iterable[Edit]) -> str:
@@ -138,11 +141,8 @@ def close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
     finding = next(iter(workspace.findings(code)), None)
     if finding is None:
         return
-    subject, base = workspace.subject, workspace.file.data_start
-    assert base is not None
     try:
-        require_clear_sizes(workspace)
-        edits = relaid(workspace, places_of(workspace), base, subject.effective_alignment)
+        edits = relaid_with(workspace)
     except Unclear as why:
         yield Declined(code, finding.span, str(why))
         return
@@ -245,8 +245,7 @@ def multiple_of_eight(workspace: Workspace, code: str) -> Iterator[Outcome]:
         base = workspace.file.data_start
         assert base is not None
         try:
-            require_clear_sizes(workspace)
-            edits = relaid(workspace, places_of(workspace), base, limits.DEFAULT_ALIGNMENT)
+            edits = relaid_with(workspace, alignment=limits.DEFAULT_ALIGNMENT)
         except Unclear as why:
             yield Declined(code, finding.span, str(why))
             continue
@@ -302,8 +301,7 @@ def _in_place(workspace: Workspace, finding: Finding) -> Outcome:
             moved = (place for place in subject.placements if first)
             edits += (workspace.with_offset(place.row, place.offset - first) for place in moved)
         else:
-            require_clear_sizes(workspace)
-            edits += relaid(workspace, places_of(workspace), base, alignment)
+            edits += relaid_with(workspace, alignment=alignment)
     except Unclear as why:
         return Declined(finding.code, finding.span, str(why))
     does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"

@@ -12,6 +12,7 @@ from math import isfinite, prod
 from typing import Final
 
 from i2s_spec.errors import TrustedText, counted, quote
+from i2s_spec.linter.analysis.companion_view import NamedTensor, own_records
 from i2s_spec.linter.analysis.conditions import (
     adapters,
     adapters_with_base,
@@ -20,7 +21,6 @@ from i2s_spec.linter.analysis.conditions import (
     importance_matrices,
 )
 from i2s_spec.linter.analysis.context import LintContext, analysis
-from i2s_spec.linter.analysis.own_keys import NamedTensor, own_records
 from i2s_spec.linter.rule import WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN

@@ -10,15 +10,7 @@ from i2s_spec.linter.analysis.context import LintContext, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_table, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import kinds
-from i2s_spec.schema.architectures import (
-    KEYS,
-    PREFIX,
-    PREFIXES,
-    Rotation,
-    RotationError,
-    declared,
-    resembles,
-)
+from i2s_spec.schema.architectures import PREFIXES, resembles
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.keys import (
     ARCHITECTURE_UNKNOWN,
@@ -28,6 +20,7 @@ from i2s_spec.schema.keys import (
     READ_BY_LOADERS,
     REQUIRED,
 )
+from i2s_spec.schema.rotation import KEYS, PREFIX, Rotation, RotationError, declared
 from i2s_spec.schema.types import BY_NAME
 
 _ARCHITECTURE: Final = "general.architecture"

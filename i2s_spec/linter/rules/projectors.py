@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from i2s_spec.errors import Span, TrustedText, counted
+from i2s_spec.linter.analysis.companion_view import EncoderView, projector_view
 from i2s_spec.linter.analysis.conditions import base_model, projectors
 from i2s_spec.linter.analysis.context import LintContext
-from i2s_spec.linter.analysis.projector_view import EncoderView, projector_view
 from i2s_spec.linter.rule import WARNING, Finding, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies, scales_not_finite
-from i2s_spec.linter.runtimes import evidence
+from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import Architecture
@@ -27,7 +27,7 @@ _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 def reasons(subject: LintContext, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
     """Yield what an engine computes wrongly, only on some machines, or correctly according to runs; that it was not
     tried, if there is no run."""
-    found = evidence.form(subject)
+    found = records.form(subject)
     if runtime.i2s == "converts" and subject.has_i2s:
         refusal = runtime.refusal
         assert refusal is not None
@@ -47,8 +47,8 @@ def reasons(subject: LintContext, runtime: Runtime, architecture: Architecture, 
     yield from _limits(subject, runtime)
     yield from _not_finite(subject, runtime)
     yield from _vocabulary(subject, runtime)
-    for shown in evidence.runs_of_form(runtime, found) or [evidence.not_computed(subject)]:
-        failed = shown.effect in ("no", "crash") and found != evidence.form(subject)
+    for shown in records.runs_of_form(runtime, found) or [records.not_computed(subject)]:
+        failed = shown.effect in ("no", "crash") and found != records.form(subject)
         yield shown._replace(effect="doubt") if failed else shown  # what fails is the converted file
 
 

@@ -16,9 +16,8 @@ from i2s_spec.convert.recipes import CHAT_TEMPLATE
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.analysis.context import LintContext
-from i2s_spec.linter.runtimes import devices, evidence
-from i2s_spec.linter.runtimes.forms import FileForm
-from i2s_spec.linter.runtimes.records import RunRecord
+from i2s_spec.linter.runtimes import devices, records
+from i2s_spec.linter.runtimes.records import FileForm, RunRecord
 from i2s_spec.linter.runtimes.verdicts import (
     CORRECTLY,
     CRASH,
@@ -156,7 +155,7 @@ def _best(copies: _Copies, runtime: Runtime, now: Verdict) -> Iterator[tuple[str
         if not good_now:
             yield from _first(copies, runtime, TARGETS)
         return
-    form = evidence.form(copies.subject)
+    form = records.form(copies.subject)
     for device, preferred in devices.PREFERRED.items():
         order = (*preferred, *(each for each in TARGETS if each not in preferred))
         if good_now:
@@ -165,7 +164,7 @@ def _best(copies: _Copies, runtime: Runtime, now: Verdict) -> Iterator[tuple[str
         for type_name, program in _first(copies, runtime, order):
             if device == "CUDA" and dict(copies.verdicts(type_name)[runtime.name].devices).get(device) != "computes":
                 continue
-            option = devices.option(evidence.form(copies.of(type_name)), runtime) if device == "CUDA" else ""
+            option = devices.option(records.form(copies.of(type_name)), runtime) if device == "CUDA" else ""
             yield (
                 type_name,
                 program._replace(
@@ -388,7 +387,7 @@ _KINDS_OF_FEATURES: Final = ("rotary scaling ", "rotary factors", "a window of a
 
 def _of_runs(subject: LintContext) -> Iterator[str]:
     """Yield what runs and the limits of kernels show of programs that load the types of the file."""
-    form = evidence.form(subject)
+    form = records.form(subject)
     kinds = [kind for kind in _KINDS_OF_FEATURES if any(each.startswith(kind) for each in form.features)]
     for verdict in verdicts(subject):
         runtime = RUNTIME[verdict.runtime]
@@ -410,7 +409,7 @@ def _wrong_because_of(runtime: Runtime, form: FileForm, kind: str) -> RunRecord 
     """Return a run with a wrong result that differs from a right one in a feature of a kind alone, of the same
     architecture.
     """
-    runs = [run for run in evidence.runs_of(runtime) if run.file.form.architecture == form.architecture]
+    runs = [run for run in records.runs_of(runtime) if run.file.form.architecture == form.architecture]
     right = [run.file.form.features for run in runs if run.result == "right"]
     for run in runs:
         features = run.file.form.features

@@ -12,8 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import counted
-from i2s_spec.linter.runtimes.forms import FileForm, form_of
-from i2s_spec.linter.runtimes.records import Reason, table
+from i2s_spec.linter.runtimes.records import FileForm, Reason, form_of, table
 from i2s_spec.schema.runtimes import RUNTIME, Runtime
 
 if TYPE_CHECKING:

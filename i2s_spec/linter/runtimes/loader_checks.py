@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view, stripped
 from i2s_spec.linter.analysis.loader_view import loader_view
-from i2s_spec.linter.runtimes import evidence
+from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
@@ -91,7 +91,7 @@ def _reasons(subject: LintContext, runtime: Runtime) -> Iterator[Reason]:
         if of_table:
             return
     if name not in runtime.architectures:
-        source = _architecture_source(runtime, name) if evidence.was_examined(subject) else ""
+        source = _architecture_source(runtime, name) if records.was_examined(subject) else ""
         if (name in LOOKED_UP or (subject.declared is None and names_a_bitnet(name))) and name not in runtime.unsure:
             yield Reason(f"it does not know the architecture {quote(name, 64)}", source, "no", span)
         else:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.errors import Span, quote
 from i2s_spec.inspect.kind import RecognisedKind
 from i2s_spec.linter.analysis.context import LintContext, analysis
-from i2s_spec.linter.runtimes import compute_checks, devices, evidence, header_checks, loader_checks
+from i2s_spec.linter.runtimes import compute_checks, devices, header_checks, loader_checks, records
 from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
 from i2s_spec.schema import limits
@@ -142,7 +142,7 @@ def _second_meanings(subject: LintContext, runtime: Runtime) -> list[Reason]:
 def _verdict(subject: LintContext, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
     second = _second_meanings(subject, runtime)
     if runtime.recorded:
-        found = [*_elsewhere(subject), *evidence.reasons(subject, runtime), *second]
+        found = [*_elsewhere(subject), *records.reasons(subject, runtime), *second]
         odd = loader_checks.unsound(subject) if runtime.kind == "engine" and not _stops(found) else None
         if odd is not None:
             text = f"not tried: all files that were run are sound, and of this one: {odd.text}"
@@ -155,12 +155,12 @@ def _verdict(subject: LintContext, runtime: Runtime, headers: Headers, dialect: 
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
-            if evidence.says_something(shown.source, subject):
+            if records.says_something(shown.source, subject):
                 found.append(Reason(shown.text, shown.source, "note"))
             else:
-                found += evidence.reasons(subject, runtime)
+                found += records.reasons(subject, runtime)
         elif not found and _other_kind(subject) is None and subject.file.fault is None:
-            found = [reason for reason in evidence.reasons(subject, runtime) if reason.effect == "note"]
+            found = [reason for reason in records.reasons(subject, runtime) if reason.effect == "note"]
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
@@ -169,15 +169,15 @@ def _verdict(subject: LintContext, runtime: Runtime, headers: Headers, dialect: 
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
         elif not stopped:
-            shown_by_runs = evidence.runs_of_form(runtime, evidence.form(subject))
-            found += shown_by_runs or [evidence.not_computed(subject)]
+            shown_by_runs = records.runs_of_form(runtime, records.form(subject))
+            found += shown_by_runs or [records.not_computed(subject)]
     elif not stopped:
         text = "not tried: the header has a fault that this reader ignores"
         found.append(Reason(text, runtime.source, "unknown"))
     verdict = _worst(runtime, found)
     if not runtime.on_devices or subject.file.fault is not None:
         return verdict
-    form = evidence.form(subject)
+    form = records.form(subject)
     notes = tuple(devices.advice(form, runtime)) if verdict.loads == YES else ()
     where = devices.columns(form, verdict.loads, verdict.computes)
     return verdict._replace(reasons=(*verdict.reasons, *notes), devices=where)

@@ -26,15 +26,13 @@ from i2s_spec.model.reference import attention, delta_net, ggml_math, reductions
 from i2s_spec.model.reference.linear import Projections, halved, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from i2s_spec.model.graph import Graph, Node
     from i2s_spec.model.numerics import NumericProfile
     from i2s_spec.model.reference.run import Run
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures import Rotation
+    from i2s_spec.schema.rotation import Rotation
 
     Floats = NDArray[np.float32]
     Doubles = NDArray[np.float64]
@@ -53,13 +51,8 @@ class Operations:
         self.threads = threads
         self.projections = Projections(profile, threads) if projections is None else projections
 
-    def prepare(
-        self, graph: Graph, weights: ModelWeights, progress: Callable[[int, int], object] | None = None
-    ) -> None:
-        """Do the work that is needed only once, when a model is loaded.
-
-        :param progress: called with (bytes that were read, bytes in all)
-        """
+    def prepare(self, graph: Graph, weights: ModelWeights) -> None:
+        """Do the work that is needed only once, when a model is loaded."""
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
         """Return the results of a graph if no other value is needed, computed faster; None if this class has no

@@ -2,7 +2,8 @@
 
     chat                    prompts of declared formats, the file's own template, Conversation
       chat_template_worker  the separate process that renders a template
-      generate              one token after another: Generation; the choice of a token: Sampler
+      generate              one token after another: Generation
+        sampling            the choice of a token: Sampler
     perplexity              perplexity by the convention of llama.cpp
     likelihood              which hypothesis about a file is right: the loss of its model under each, on a text
       hypotheses            the possible mistakes of a file, each as a change of a model

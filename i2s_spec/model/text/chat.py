@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, Span, counted, quote
-from i2s_spec.model.text.generate import Generation, Head, Sampler, Sampling
+from i2s_spec.model.text.generate import Generation, Head
+from i2s_spec.model.text.sampling import Sampler, Sampling
 from i2s_spec.schema.architectures import declared_architecture
 from i2s_spec.schema.faults import TEMPLATE_FAILED
 

@@ -201,12 +201,12 @@ def _llama_cpp(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"text": text, "tokens": split.get("tokens")}
 
 
-def _from_log(log: int, seconds: float = 3) -> dict[str, str] | None:
+def _from_log(log: int) -> dict[str, str] | None:
     """Return why the server did not start; its error message does not tell.
 
     A thread of llama.cpp writes the log, possibly after the server has refused: the line is waited for.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + 3
     while True:
         printed = os.pread(log, 1 << 20, 0).decode("utf-8", "replace")  # the writer's position stays
         for kind, before in (("refused", "chat template parsing error: "), ("unusable", "error loading model: ")):

@@ -61,9 +61,9 @@ __all__ = [
 UNDEFINED, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(7)
 
 #: Tokens that end a turn or a text, if no key names them.
-END_TOKENS: Final = (
+END_TOKENS: Final = frozenset((
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-)  # fmt: skip
+))  # fmt: skip
 
 #: Limits, each several times that of real vocabularies (262,144 tokens, 515,000 merges, 2 MB of text).
 MOST_TOKENS: Final = 1 << 20
@@ -141,7 +141,7 @@ class Vocabulary:
         :raises FormatError: for a list of another length or type
         """
         found = self._numbers("tokenizer.ggml.token_type")
-        return [NORMAL] * len(self) if found is None else [int(kind) for kind in found]
+        return [NORMAL] * len(self) if found is None else list(found.tolist())
 
     @cached_property
     def types(self) -> list[int]:
@@ -149,10 +149,11 @@ class Vocabulary:
 
         As in loaders, tokens that end a turn are control tokens even if the file says that they are text.
         """
-        types = [kind if UNDEFINED <= kind <= BYTE else UNDEFINED for kind in self.given_types]
-        for text in END_TOKENS:
-            i = self.ids.get(text)
-            if i is not None and types[i] in (UNDEFINED, NORMAL):
+        types = list(self.given_types)
+        if types and not UNDEFINED <= min(types) <= max(types) <= BYTE:
+            types = [kind if UNDEFINED <= kind <= BYTE else UNDEFINED for kind in types]
+        for i in self._end_tokens:
+            if types[i] in (UNDEFINED, NORMAL):
                 types[i] = CONTROL
         return types
 
@@ -223,7 +224,12 @@ class Vocabulary:
     def ends(self) -> frozenset[int]:
         """The ids after which generation stops: those in keys, and those of the tokens with the usual names."""
         named = {found for name in ("eos", "eot", "eom") if (found := self.special(name)) is not None}
-        return frozenset(named | {self.ids[text] for text in END_TOKENS if text in self.ids})
+        return self._end_tokens | named
+
+    @cached_property
+    def _end_tokens(self) -> frozenset[int]:
+        """The ids of the tokens that usually end a turn; `ids` would take longer to make."""
+        return frozenset(map(self.tokens.index, END_TOKENS & set(self.tokens)))
 
     # Positions.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from i2s_spec.schema.architectures import AXIS, PREFIX, TRANSFORM
+from i2s_spec.schema.rotation import AXIS, PREFIX, TRANSFORM
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.malformed.case import add, add_changed, info_field, key_field
 from i2s_spec.testing.malformed.case import model as sound_model

@@ -369,11 +369,11 @@ def _put(at: int, value: bytes) -> Callable[[bytearray], None]:
     return change
 
 
-def _scale(kind: str, value: bytes, group: int = 17) -> Callable[[bytearray], None]:
-    """Write other bytes of one scale."""
+def _scale(kind: str, value: bytes) -> Callable[[bytearray], None]:
+    """Write other bytes of the scale of group 17."""
     layout = block_layout(kind)
     each = layout.nbytes if layout.scale.per == "block" else layout.type.nbytes((_COLS, 1))
-    return _put(group * each + layout.scale.offset, value)
+    return _put(17 * each + layout.scale.offset, value)
 
 
 def _add(name: str, code: str, kind: str, change: Callable[[bytearray], object], place: str = _BLOCK) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from i2s_site.runtimes import table
 from i2s_spec.convert.recipes import RECIPES
-from i2s_spec.schema import architectures, keys, kinds
+from i2s_spec.schema import keys, kinds, rotation
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.inventory import BESIDE, TensorSpec
 from i2s_spec.schema.keys import OPTIONAL, Key
@@ -30,7 +30,7 @@ def _code(words: object) -> str:
 def declared_keys() -> tuple[Key, ...]:
     """Every key, those of single architectures with the name of the architecture."""
     own = dict.fromkeys(key.of(each.prefix) for each in ARCHITECTURES.values() for key in each.own_keys)
-    return (*keys.GENERAL, *keys.MODEL, *own, *keys.EMBEDDING_MODEL, *keys.TOKENIZER, *architectures.KEYS)
+    return (*keys.GENERAL, *keys.MODEL, *own, *keys.EMBEDDING_MODEL, *keys.TOKENIZER, *rotation.KEYS)
 
 
 def keys_of(clause: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from i2s_spec.schema.architectures import AXIS, KEYS, PREFIX, TRANSFORM, Rotation, RotationError, declared
 from i2s_spec.schema.keys import REQUIRED
+from i2s_spec.schema.rotation import AXIS, KEYS, PREFIX, TRANSFORM, Rotation, RotationError, declared
 
 NAMES = ["blk.0.ffn_up.weight", "output.weight"]
 
