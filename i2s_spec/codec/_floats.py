@@ -1,6 +1,6 @@
 """The passes over float words in NumPy, where `pyx/_floats.pyx` is not compiled (`_cpu`).
 
-`float_passes` defines them, and imports this module; so they are written here again. `encoding` imports it, too.
+`float_passes` defines them, and imports this module; so they are written here again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec import encoding
-from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, from_bfloat16, to_bfloat16, widened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,9 +33,9 @@ def kernel_needs() -> list[int]:
 
 def _wide(kind: int, words: Any) -> NDArray[np.float32]:
     """Return words, given as bytes, as float32."""
-    form = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]])
+    form = np.dtype(FLOAT_WORDS[_TYPES[kind]])
     bits = np.frombuffer(words, dtype=form.newbyteorder("<")).astype(form, copy=False)
-    return encoding.widened(bits, _TYPES[kind])
+    return widened(bits, _TYPES[kind])
 
 
 def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
@@ -57,8 +56,8 @@ def sums(row: int, kind: int, words: Any, rows: int, out: Any) -> bool:
 
 def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
     """Write a trit for each word."""
-    form, trits = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]]), np.asarray(out)
-    edge = encoding.widened(np.array([least], dtype=form), _TYPES[kind])
+    form, trits = np.dtype(FLOAT_WORDS[_TYPES[kind]]), np.asarray(out)
+    edge = widened(np.array([least], dtype=form), _TYPES[kind])
     view = memoryview(words).cast("B")
     for start in range(0, trits.size, _WINDOW):
         values = _wide(kind, view[start * form.itemsize : (start + _WINDOW) * form.itemsize])
@@ -67,8 +66,8 @@ def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
 
 def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bool:
     """Write words of another type; return whether infinities or NaN are among them."""
-    width = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]]).itemsize
-    target = np.dtype(encoding.FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
+    width = np.dtype(FLOAT_WORDS[_TYPES[kind]]).itemsize
+    target = np.dtype(FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
     made, view = np.asarray(out).view(target), memoryview(words).cast("B")
     odd = False
     for start in range(0, count, _WINDOW):
@@ -87,7 +86,7 @@ def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bo
 
 def only(row: int, kind: int, words: Any, count: int) -> int:
     """Return the bits of the magnitude that all words other than 0 have; 0 where all are 0, -1 where there are several."""
-    form = np.dtype(encoding.FLOAT_WORDS[_TYPES[kind]])
+    form = np.dtype(FLOAT_WORDS[_TYPES[kind]])
     found, view = 0, np.frombuffer(words, dtype=form.newbyteorder("<"), count=count)
     for start in range(0, count, _WINDOW):
         sizes = view[start : start + _WINDOW].astype(form, copy=False) & form.type((1 << 8 * form.itemsize - 1) - 1)

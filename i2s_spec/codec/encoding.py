@@ -52,7 +52,7 @@ from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.native import unpack_trits
 from i2s_spec.codec.observation import read_tail
 from i2s_spec.codec.reference import UnusedCodeError
-from i2s_spec.codec.shape import from_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, widened
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
 from i2s_spec.schema.faults import ByteOrder
@@ -60,9 +60,6 @@ from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: Types whose elements are floats of their own, and the unsigned words that these are.
-FLOAT_WORDS: Final = {"F32": "u4", "F16": "u2", "BF16": "u2"}
 
 #: Bits of a word without the sign, and of an infinity.
 _MAGNITUDE: Final = {"F32": (0x7FFFFFFF, 0x7F800000), "F16": (0x7FFF, 0x7C00), "BF16": (0x7FFF, 0x7F80)}
@@ -250,18 +247,6 @@ def encoding_of(type: str, shape: tuple[int, ...], dialect: Dialect, byte_order:
 
 def _not_numbers() -> NotTernaryError:
     return NotTernaryError("the weights are not ternary: infinities or NaN are among them")
-
-
-def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
-    """Words of a float type as float32, which holds them exactly.
-
-    :param bits: unsigned integers of the type's width, in native order
-    """
-    if type == "F32":
-        return bits.view(np.float32)
-    if type == "F16":
-        return bits.view(np.float16).astype(np.float32)
-    return from_bfloat16(bits)
 
 
 # --- trits -----------------------------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import _floats
-from i2s_spec.codec.encoding import FLOAT_WORDS, kernel_sets, widened
+from i2s_spec.codec.encoding import kernel_sets
 from i2s_spec.codec.isa import chosen
 from i2s_spec.codec.quantize import COLUMNS
-from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, from_bfloat16, to_bfloat16, widened
 from i2s_spec.errors import counted
 
 if TYPE_CHECKING:

@@ -335,8 +335,8 @@ def _differing_trits(
                 first = 4 * (at + byte) + ((code & -code).bit_length() - 1) // 2
         at += len(ours)
     before, after = (found.found() for found in zeros)
-    rows = before.size, *(int(np.count_nonzero(zero)) for zero in (before, after, before & after))
-    return None if first is None else (count, first), rows
+    zero_a, zero_b, both = (int(np.count_nonzero(zero)) for zero in (before, after, before & after))
+    return None if first is None else (count, first), (before.size, zero_a, zero_b, both)
 
 
 def _is_most(change: TensorChange, tensor: Tensor) -> bool:

@@ -18,18 +18,9 @@ from i2s_spec.codec import blocks_native
 from i2s_spec.codec.blocks import blocks_of, rounded_scales
 from i2s_spec.codec.blocks_native import in_file_order
 from i2s_spec.codec.change_groups import BLOCK_TYPES, scales_for
-from i2s_spec.codec.encoding import (
-    FLOAT_WORDS,
-    NO_SCALES,
-    ProofError,
-    Rounding,
-    TernaryEncoding,
-    Trits,
-    rounding,
-    widened,
-    worst_of,
-)
+from i2s_spec.codec.encoding import NO_SCALES, ProofError, Rounding, TernaryEncoding, Trits, rounding, worst_of
 from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.shape import FLOAT_WORDS, widened
 from i2s_spec.convert.encode import Recoding
 from i2s_spec.errors import FormatError, quote
 from i2s_spec.schema.blocks import block_layout

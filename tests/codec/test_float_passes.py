@@ -20,9 +20,9 @@ from windows import compiled_for_windows
 
 from i2s_spec.codec import _floats, float_passes
 from i2s_spec.codec import float_passes as float_passes_native
-from i2s_spec.codec.encoding import FLOAT_WORDS
 from i2s_spec.codec.float_passes import INFINITY, least_one, wide, width_of
 from i2s_spec.codec.quantize import COLUMNS, torch_mean, torch_runs
+from i2s_spec.codec.shape import FLOAT_WORDS
 
 TYPES = ("F32", "F16", "BF16")
 SETS = [each.name for each in float_passes_native.kernel_sets() if each.available]

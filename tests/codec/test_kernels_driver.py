@@ -66,7 +66,7 @@ class Cases:
         return path
 
 
-def remap_bits(codes: list[int]) -> int:
+def remap_bits(codes: tuple[int, ...]) -> int:
     coefficients = remap_of(codes)
     return sum((int(c) & 1) << bit for bit, c in enumerate(coefficients)) if coefficients.size else -1
 
