@@ -2,6 +2,8 @@
 # cython: freethreading_compatible=True
 """Which instruction sets this processor offers, and the compiler that built the extensions."""
 
+from libc.stdlib cimport getenv
+
 cdef extern from *:
     """
     #include "cpu.h"
@@ -59,6 +61,12 @@ def hidden():
 def kernel_names():
     """The names that sets of kernels have, slowest first, and whether this processor can run any set of that name."""
     return [(i2s_cpu_sets[i].name.decode("ascii"), bool(i2s_cpu_sets[i].available())) for i in range(I2S_CPU_SETS)]
+
+
+def asked():
+    """The value of I2S_ISA, empty where it has none: asked for with every payload, so that it must cost nothing."""
+    cdef const char *value = getenv("I2S_ISA")
+    return value.decode("utf-8", "surrogateescape") if value != NULL else ""
 
 
 def compiler():

@@ -16,6 +16,7 @@ cdef extern from "floats.h" nogil:
         int (*sums)(int, const uint8_t *, int64_t, int64_t, float *) noexcept nogil
         void (*cut)(int, const uint8_t *, int64_t, uint32_t, int8_t *) noexcept nogil
         int (*change)(int, const uint8_t *, int64_t, int, uint8_t *) noexcept nogil
+        int64_t (*only)(int, const uint8_t *, int64_t) noexcept nogil
     const i2s_floats_set *i2s_floats_sets
     int I2S_FLOATS_SETS
     int I2S_COLUMNS
@@ -59,3 +60,12 @@ def change(int row, int kind, const uint8_t[::1] words, int64_t count, int to, u
         with nogil:
             odd = i2s_floats_sets[row].change(kind, &words[0], count, to, &out[0])
     return bool(odd)
+
+
+def only(int row, int kind, const uint8_t[::1] words, int64_t count):
+    """The bits of the magnitude that all words other than 0 have; 0 where all are 0, -1 where there are several."""
+    cdef int64_t found = 0
+    if count:
+        with nogil:
+            found = i2s_floats_sets[row].only(kind, &words[0], count)
+    return found

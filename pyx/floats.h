@@ -3,6 +3,7 @@
  *     sums    |w| added up in 32 columns, so many rows at a time: the first step of the mean that PyTorch takes
  *     cut     -1, 0 or +1: a magnitude of `least` or more is 1, with the sign of the weight
  *     change  words of another type, rounded to nearest, ties to even
+ *     only    the bits of the magnitude that all words other than 0 have
  *
  * Rounding w * gain to an integer is monotonic in |w|, so one magnitude separates the weights that become 0 from the
  * others, and the bits of magnitudes have the same order as the magnitudes. `cut` therefore compares integers. `sums`
@@ -33,6 +34,7 @@ typedef struct {
     int (*sums)(int kind, const uint8_t *words, int64_t runs, int64_t rows, float *sums);
     void (*cut)(int kind, const uint8_t *words, int64_t count, uint32_t least, int8_t *trits);
     int (*change)(int kind, const uint8_t *words, int64_t count, int to, uint8_t *out);
+    int64_t (*only)(int kind, const uint8_t *words, int64_t count); /* 0: all are 0; -1: several magnitudes */
 } i2s_floats_set;
 
 #if defined(I2S_CPU_X86)
@@ -78,12 +80,16 @@ typedef struct {
 static int i2s_floats_always(void) { return 1; }
 
 static const i2s_floats_set i2s_floats_sets[] = {
-    {"portable", i2s_floats_always, i2s_floats_sums_portable, i2s_floats_cut_portable, i2s_floats_change_portable},
+    {"portable", i2s_floats_always, i2s_floats_sums_portable, i2s_floats_cut_portable, i2s_floats_change_portable,
+     i2s_floats_only_portable},
 #if defined(I2S_CPU_X86)
-    {"avx2", i2s_cpu_avx2fma, i2s_floats_sums_avx2, i2s_floats_cut_avx2, i2s_floats_change_avx2},
-    {"avx512", i2s_cpu_avx512bw, i2s_floats_sums_avx512, i2s_floats_cut_avx512, i2s_floats_change_avx512},
+    {"avx2", i2s_cpu_avx2fma, i2s_floats_sums_avx2, i2s_floats_cut_avx2, i2s_floats_change_avx2,
+     i2s_floats_only_avx2},
+    {"avx512", i2s_cpu_avx512bw, i2s_floats_sums_avx512, i2s_floats_cut_avx512, i2s_floats_change_avx512,
+     i2s_floats_only_avx512},
 #elif defined(I2S_CPU_ARM)
-    {"neon", i2s_cpu_neon, i2s_floats_sums_neon, i2s_floats_cut_neon, i2s_floats_change_neon},
+    {"neon", i2s_cpu_neon, i2s_floats_sums_neon, i2s_floats_cut_neon, i2s_floats_change_neon,
+     i2s_floats_only_neon},
 #endif
 };
 #define I2S_FLOATS_SETS ((int)(sizeof i2s_floats_sets / sizeof *i2s_floats_sets))

@@ -140,6 +140,37 @@ TARGET static void NAME(i2s_floats_cut)(int kind, const uint8_t *words, int64_t 
     }
 }
 
+/* ---- the only magnitude ---- */
+
+#define ONLY(WORD, SIGNLESS)                                                                                           \
+    WORD word, first = 0;                                                                                              \
+    for (; at < count && !first; at++) {                                                                               \
+        memcpy(&word, words + at * (int64_t)sizeof word, sizeof word);                                                 \
+        first = (WORD)(word & SIGNLESS);                                                                               \
+    }                                                                                                                  \
+    while (at < count) {                                                                                               \
+        const int64_t end = count - at < I2S_SHARE ? count : at + I2S_SHARE;                                           \
+        WORD odd = 0;                                                                                                  \
+        for (; at < end; at++) {                                                                                       \
+            memcpy(&word, words + at * (int64_t)sizeof word, sizeof word);                                             \
+            word = (WORD)(word & SIGNLESS);                                                                            \
+            odd = (WORD)(odd | (word ? word ^ first : 0));                                                             \
+        }                                                                                                              \
+        if (odd) return -1;                                                                                            \
+    }                                                                                                                  \
+    return (int64_t)first;
+
+TARGET static int64_t NAME(i2s_floats_only)(int kind, const uint8_t *words, int64_t count) {
+    int64_t at = 0;
+    if (kind == I2S_WORDS_F32) {
+        ONLY(uint32_t, 0x7fffffffu)
+    } else {
+        ONLY(uint16_t, 0x7fffu)
+    }
+}
+
+#undef ONLY
+
 /* ---- sums: each column from its first row to its last ---- */
 
 #if BYTES

@@ -40,10 +40,10 @@ from i2s_spec.checkpoints.source_weights import (
 )
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
-from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, ProofError, TernaryEncoding
+from i2s_spec.codec.encoding import WINDOW, ProofError, TernaryEncoding
 from i2s_spec.codec.float_passes import change_words, width_of
 from i2s_spec.codec.kernels import in_order
-from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, from_bfloat16, to_bfloat16
 from i2s_spec.convert.encode import TARGETS, Encoder
 from i2s_spec.errors import counted, quote
 from i2s_spec.safetensors.files import Stored

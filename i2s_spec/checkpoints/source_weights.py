@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.checkpoints.folder import refused
-from i2s_spec.codec.encoding import WINDOW, widened
+from i2s_spec.codec.encoding import WINDOW
 from i2s_spec.codec.float_passes import cut_words, least_one, sum_runs, wide, width_of
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.quantize import COLUMNS, SMALLEST_SCALE, torch_mean, torch_runs
+from i2s_spec.codec.shape import widened
 from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.safetensors.files import Stored
 from i2s_spec.safetensors.packed import PackedMatrix

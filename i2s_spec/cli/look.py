@@ -277,7 +277,7 @@ def describe() -> dict[str, Any]:
 
 def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
     """Return the tables of kernels, each of which chooses for itself."""
-    from i2s_spec.codec import blocks_native, float_passes
+    from i2s_spec.codec import blocks_native, encoding
     from i2s_spec.inspect import survey_reader
     from i2s_spec.layout_inference import profiles
     from i2s_spec.model import fast_operations
@@ -286,7 +286,7 @@ def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
     return {
         "codec": isa.kernel_sets(),
         "blocks": blocks_native.kernel_sets(),
-        "floats": float_passes.kernel_sets(),
+        "floats": encoding.kernel_sets(),
         "survey": survey_reader.kernel_sets(),
         "evidence": profiles.sum_kernel_sets(),
         "products": matmul.kernel_sets(),

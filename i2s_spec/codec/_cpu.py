@@ -29,6 +29,11 @@ def kernel_names() -> list[tuple[str, bool]]:
     return [("portable", True)]
 
 
+def asked() -> str:
+    """Return the value of I2S_ISA, empty where it has none."""
+    return os.environ.get("I2S_ISA", "")
+
+
 def compiler() -> str:
     """Return the C compiler that built the extensions; empty where none did."""
     return ""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, widened
-from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, from_bfloat16, to_bfloat16, widened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +66,8 @@ def cut(row: int, kind: int, words: Any, least: int, out: Any) -> None:
 
 def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bool:
     """Write words of another type; return whether infinities or NaN are among them."""
-    width, target = np.dtype(FLOAT_WORDS[_TYPES[kind]]).itemsize, np.dtype(FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
+    width = np.dtype(FLOAT_WORDS[_TYPES[kind]]).itemsize
+    target = np.dtype(FLOAT_WORDS[_TYPES[to]]).newbyteorder("<")
     made, view = np.asarray(out).view(target), memoryview(words).cast("B")
     odd = False
     for start in range(0, count, _WINDOW):
@@ -82,3 +82,17 @@ def change(row: int, kind: int, words: Any, count: int, to: int, out: Any) -> bo
             odd = odd or not bool(np.isfinite(values).all() and np.isfinite(back).all())
         made[start : start + _WINDOW] = part
     return odd
+
+
+def only(row: int, kind: int, words: Any, count: int) -> int:
+    """Return the bits of the magnitude that all words other than 0 have; 0 where all are 0, -1 where there are several."""
+    form = np.dtype(FLOAT_WORDS[_TYPES[kind]])
+    found, view = 0, np.frombuffer(words, dtype=form.newbyteorder("<"), count=count)
+    for start in range(0, count, _WINDOW):
+        sizes = view[start : start + _WINDOW].astype(form, copy=False) & form.type((1 << 8 * form.itemsize - 1) - 1)
+        present = sizes[sizes != 0]
+        if present.size:
+            found = found or int(present[0])
+            if (present != found).any():
+                return -1
+    return found

@@ -33,7 +33,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _FLOATS: Final = {"F16": "f2", "F32": "f4"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Blocks:
     """A tensor of `rows` x `cols` elements in a layout."""
 
@@ -60,25 +60,25 @@ class Blocks:
     rows: int
     cols: int
 
-    @property
+    @cached_property
     def elements(self) -> int:
         return self.rows * self.cols
 
-    @property
+    @cached_property
     def count(self) -> int:
         """How many blocks there are."""
         return self.elements // self.layout.block
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return self.layout.type.nbytes((self.cols, self.rows))
 
-    @property
+    @cached_property
     def groups(self) -> int:
         """How many scales there are."""
         return self.layout.groups(self.rows, self.cols)
 
-    @property
+    @cached_property
     def group(self) -> int:
         """How many elements share a scale."""
         return self.layout.group_elements(self.cols)
@@ -119,10 +119,15 @@ def blocks_of(shape: Sequence[int], type: str) -> Blocks:
 
     :raises ValueError: for types without blocks, shapes without elements, and rows that are not whole blocks
     """
+    return _blocks_of(tuple(map(operator.index, shape)), type)
+
+
+@lru_cache(maxsize=256)
+def _blocks_of(sizes: tuple[int, ...], type: str) -> Blocks:
+    """Return the blocks of tensors of one form, which are many in some files."""
     layout = block_layout(type)
-    sizes = [operator.index(size) for size in shape]
     if not sizes or min(sizes) < 1:
-        raise ValueError(f"the shape {tuple(sizes)} holds no elements")
+        raise ValueError(f"the shape {sizes} holds no elements")
     if sizes[-1] % layout.block:
         raise ValueError(
             f"{layout} packs rows in blocks of {layout.block}; rows of {counted(sizes[-1], 'element')} are not whole blocks"
@@ -180,6 +185,8 @@ def rounded_scales(scales: NDArray[Any], layout: BlockLayout) -> NDArray[Any]:
     name = layout.scale.type
     with np.errstate(all="ignore"):
         rounded = scales.astype(_FLOATS[name])
+    if rounded.all() and np.isfinite(rounded).all():
+        return rounded
     lost = ~np.isfinite(rounded) | ((rounded == 0) & (scales != 0))
     if lost.any():
         at = int(lost.argmax())

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.codec import blocks_native, native
-from i2s_spec.codec.blocks import blocks_of, rounded_scales, unused_code_error
+from i2s_spec.codec.blocks import Blocks, blocks_of, rounded_scales
+from i2s_spec.codec.reference import UnusedCodeError
 from i2s_spec.codec.shape import place
 from i2s_spec.errors import counted
 from i2s_spec.schema.blocks import FOURTH_WEIGHT, GROUP_LAYOUTS, block_layout
@@ -105,16 +106,25 @@ def convert(
         needed = change_group_size(values, scales, group, values.size, target)
         packed = native.pack(values, needed[0], dialect, byte_order=target_order or byte_order, threads=threads)
         return Converted(packed, 0.0)
-    layout = block_layout(target)
-    if not layout.fourth:
-        _require_no_fourth(values, target)
     tensor = blocks_of(shape, target)
-    needed = change_group_size(values, scales, group, tensor.group, target)
+    needed = scales_for(values, scales, group, tensor)
     if source == ONE_SCALE:  # as ggml's quantizers have it: a group of zeros has the scale 0
         needed = np.where(values.reshape(-1, tensor.group).any(axis=1), needed, np.float32(0))
-    stored = rounded_scales(needed, layout)
+    stored = rounded_scales(needed, tensor.layout)
     packed = blocks_native.pack(values, stored, target, byte_order=target_order or byte_order, threads=threads)
     return Converted(packed, rounding_of(needed, stored))
+
+
+def scales_for(
+    values: NDArray[np.int8], scales: NDArray[np.float32], group: int, target: Blocks
+) -> NDArray[np.float32]:
+    """Return the scales that weights need in a block type, float32 [groups]; parameters as of `change_group_size`.
+
+    :raises ValueError: for a weight +2 that the type has no code for, and as `change_group_size` does
+    """
+    if not target.layout.fourth:
+        _require_no_fourth(values, str(target.layout))
+    return change_group_size(values, scales, group, target.group, str(target.layout))
 
 
 def change_group_size(
@@ -214,17 +224,15 @@ def unpack_blocks(
     :raises UnusedCodeError: for code 3 where it is reserved
     :raises NotTernaryError: for code 3 where it is the weight +2
     """
-    values, scales = blocks_native.unpack(data, shape, type, byte_order=byte_order, unused_code="plus-two")
-    layout = block_layout(type)
-    if layout.fourth and (found := values.reshape(-1) == FOURTH_WEIGHT).any():
-        error = unused_code_error(blocks_of(shape, type), int(np.count_nonzero(found)), int(found.argmax()))
-        if layout.fourth == "reserved":
-            raise error
+    try:
+        return blocks_native.unpack(data, shape, type, byte_order=byte_order, unused_code="reject")
+    except UnusedCodeError as error:
+        if block_layout(type).fourth == "reserved":
+            raise
         raise NotTernaryError(
             f"the weights are not ternary: {error.count:,} of them are {FOURTH_WEIGHT:+d} times the scale, which {type} has "
             "a code for"
-        )
-    return values, scales
+        ) from None
 
 
 def scales_in_use(trits: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -234,7 +242,7 @@ def scales_in_use(trits: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArr
     :param scales: one for each group
     """
     used = trits.reshape(scales.size, -1).any(axis=1)
-    return np.unique(scales[used])
+    return np.array(sorted(set(scales[used].tolist())), dtype=np.float32)
 
 
 def stored_scale(scale: float | np.float32, type: str) -> Any:

@@ -30,13 +30,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
+from itertools import chain
 from math import lcm, prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from i2s_spec.codec import blocks_native
+from i2s_spec.codec import _floats, blocks_native
 from i2s_spec.codec.change_groups import (
     BLOCK_TYPES,
     NotTernaryError,
@@ -45,21 +47,19 @@ from i2s_spec.codec.change_groups import (
     stored_scale,
     unpack_blocks,
 )
+from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.native import unpack_trits
 from i2s_spec.codec.observation import read_tail
 from i2s_spec.codec.reference import UnusedCodeError
-from i2s_spec.codec.shape import from_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, widened
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
-from i2s_spec.schema.faults import ByteOrder, order_prefix
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: Types whose elements are floats of their own, and the unsigned words that these are.
-FLOAT_WORDS: Final = {"F32": "u4", "F16": "u2", "BF16": "u2"}
 
 #: Bits of a word without the sign, and of an infinity.
 _MAGNITUDE: Final = {"F32": (0x7FFFFFFF, 0x7F800000), "F16": (0x7FFF, 0x7C00), "BF16": (0x7FFF, 0x7F80)}
@@ -68,8 +68,13 @@ _MAGNITUDE: Final = {"F32": (0x7FFFFFFF, 0x7F800000), "F16": (0x7FFF, 0x7C00), "
 TERNARY_TYPES: Final = ("I2_S", *BLOCK_TYPES, *FLOAT_WORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+@cache
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set of kernels for float words that was compiled, the slowest first; `portable` is always there."""
+    return table(_floats.kernel_sets())
+
+
+class Decoded(NamedTuple):
     """What the bytes of a window say: int8 trits, and the different scales of those that are not 0 (none for I2_S)."""
 
     trits: NDArray[np.int8]
@@ -110,7 +115,7 @@ class TernaryEncoding:
         elif self.type in BLOCK_TYPES and self.cols % (block := BLOCK_TYPES[self.type].block):
             raise ValueError(f"{self.type} packs rows in blocks of {block}; rows of {self.cols:,} are not whole blocks")
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Rows of the matrix that the tensor is, or that all its slices are."""
         return prod(self.shape[:-1])
@@ -124,11 +129,11 @@ class TernaryEncoding:
         """Matrices that the tensor consists of."""
         return prod(self.shape[:-2])
 
-    @property
+    @cached_property
     def elements(self) -> int:
         return prod(self.shape)
 
-    @property
+    @cached_property
     def unit(self) -> int:
         """Elements that windows are multiples of, so that each has bytes of its own."""
         if self.type == "I2_S":
@@ -137,11 +142,6 @@ class TernaryEncoding:
         if self.type in BLOCK_TYPES:
             return self.cols if self._has_row_scales else BLOCK_TYPES[self.type].block
         return 1
-
-    @property
-    def tail_bytes(self) -> int:
-        """Bytes after those of the elements."""
-        return TAIL_BYTES if self.type == "I2_S" else 0
 
     def byte(self, element: int) -> int:
         """Where the bytes of a window that begins with this element begin.
@@ -205,39 +205,48 @@ class TernaryEncoding:
             if not np.isfinite(used).all():
                 raise _not_numbers()
             return Decoded(trits.reshape(-1), used)
-        return self._decode_floats(data)
+        words = self._little_endian(data)
+        trits = np.empty(count, dtype=np.int8)
+        _floats.cut(chosen(kernel_sets()).row, _floats.KINDS[self.type], words, 1, trits)
+        return Decoded(trits, self._magnitudes(words, count))
 
-    def _decode_floats(self, data: bytes) -> Decoded:
+    def scales(self, data: bytes, count: int, unused: Literal["reject", "zero"] = "reject") -> NDArray[np.float32]:
+        """Return the scales that `decode` gives, with its parameters and errors; of floats without their trits."""
+        if self.type in FLOAT_WORDS:
+            return self._magnitudes(self._little_endian(data), count)
+        return self.decode(data, count, unused).scales
+
+    def _little_endian(self, data: bytes) -> Any:
+        """Return words of floats in the byte order that kernels take."""
+        if self.byte_order == "little":
+            return data
+        return np.frombuffer(data, dtype=FLOAT_WORDS[self.type]).byteswap().view(np.uint8)
+
+    def _magnitudes(self, words: Any, count: int) -> NDArray[np.float32]:
+        """Return the different magnitudes of words of floats, other than 0, sorted."""
         without_sign, infinity = _MAGNITUDE[self.type]
-        prefix = order_prefix(self.byte_order)
-        words = np.frombuffer(data, dtype=prefix + FLOAT_WORDS[self.type])
-        bits = words.astype(FLOAT_WORDS[self.type], copy=False)
-        magnitude = bits & bits.dtype.type(without_sign)
-        present = magnitude != 0
-        trits = present.view(np.int8) - np.int8(2) * (present & (bits > without_sign)).view(np.int8)
-        if not present.any():
-            return Decoded(trits, np.empty(0, dtype=np.float32))
-        first = magnitude[present.argmax()]
-        found = np.array([first]) if np.array_equal(magnitude == first, present) else np.unique(magnitude[present])
-        if int(found.max()) >= infinity:
+        form = FLOAT_WORDS[self.type]
+        only = _floats.only(chosen(kernel_sets()).row, _floats.KINDS[self.type], words, count)
+        if only >= 0:
+            bits = np.array([only] if only else [], dtype=form)
+        else:
+            all_bits = np.frombuffer(words, dtype="<" + form).astype(form, copy=False)
+            bits = np.unique(all_bits & all_bits.dtype.type(without_sign))
+            bits = bits[bits != 0]
+            only = int(bits[-1])
+        if only >= infinity:
             raise _not_numbers()
-        return Decoded(trits, widened(found, self.type))
+        return widened(bits, self.type)
+
+
+@lru_cache(maxsize=256)
+def encoding_of(type: str, shape: tuple[int, ...], dialect: Dialect, byte_order: ByteOrder) -> TernaryEncoding:
+    """Return the encoding of tensors of one form, which are many in some files; parameters and errors are the class's."""
+    return TernaryEncoding(type, shape, dialect, byte_order)
 
 
 def _not_numbers() -> NotTernaryError:
     return NotTernaryError("the weights are not ternary: infinities or NaN are among them")
-
-
-def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
-    """Words of a float type as float32, which holds them exactly.
-
-    :param bits: unsigned integers of the type's width, in native order
-    """
-    if type == "F32":
-        return bits.view(np.float32)
-    if type == "F16":
-        return bits.view(np.float16).astype(np.float32)
-    return from_bfloat16(bits)
 
 
 # --- trits -----------------------------------------------------------------------------------------------------------
@@ -271,47 +280,47 @@ class Trits:
         self.unused = unused
 
     @cached_property
-    def tail(self) -> bytes:
-        """The 32 bytes after an I2_S payload."""
-        start = self.encoding.byte(self.encoding.elements)
-        return self.fetch(start, start + self.encoding.tail_bytes)
-
-    @cached_property
     def scale(self) -> np.float32:
         """What +1 stands for, float32; of types other than I2_S all bytes are read to find it.
 
         :raises NotTernaryError: where there is more than one
         """
-        if self.encoding.type == "I2_S":
-            return read_tail(self.tail, self.encoding.dialect.tail, self.encoding.byte_order)
-        found: set[float] = set()
-        for window in self._fetched():
-            found.update(self._decoded(*window).scales.tolist())
-            if len(found) > MOST_MAGNITUDES:
-                break
-        if len(found) > 1:
-            raise _too_many(self.encoding, found)
-        return np.float32(found.pop() if found else 0)
+        form = self.encoding
+        if form.type == "I2_S":
+            start = form.byte(form.elements)
+            return read_tail(self.fetch(start, start + TAIL_BYTES), form.dialect.tail, form.byte_order)
+        if self._only_scale is None:
+            raise _too_many(form, self._scales(MOST_MAGNITUDES))
+        return np.float32(self._only_scale)
 
     def has_one_scale(self) -> bool:
         """Whether there is a scale; looks no further than the second one.
 
         :raises NotTernaryError: for infinities and NaN
         """
-        if self.encoding.type == "I2_S":
-            return True
+        return self.encoding.type == "I2_S" or self._only_scale is not None
+
+    @cached_property
+    def _only_scale(self) -> float | None:
+        """The only scale of a type other than I2_S, 0 where all weights are 0; None where there are several."""
+        found = self._scales(1)
+        return None if len(found) > 1 else next(iter(found), 0.0)
+
+    def _scales(self, most: int) -> set[float]:
+        """Return the different scales, up to the end of the window in which there are more than `most`."""
         found: set[float] = set()
         for window in self._fetched():
-            found.update(self._decoded(*window).scales.tolist())
-            if len(found) > 1:
-                return False
-        return True
+            found.update(self._placed(self.encoding.scales, *window).tolist())
+            if len(found) > most:
+                break
+        return found
 
     def windows(self, unit: int = 1) -> Iterator[tuple[int, int]]:
         """Ranges of elements that cover the tensor: about a million, in whole units of the encoding and of `unit`."""
         unit = lcm(self.encoding.unit, unit)
         step = max(WINDOW // unit, 1) * unit
-        return ((at, min(at + step, self.encoding.elements)) for at in range(0, self.encoding.elements, step))
+        starts = range(0, self.encoding.elements, step)
+        return zip(starts, chain(starts[1:], (self.encoding.elements,)), strict=True)
 
     def mapped(
         self, function: Callable[[NDArray[np.int8]], _Result], threads: int = 1, unit: int = 1
@@ -326,7 +335,7 @@ class Trits:
         scale = self.scale
 
         def work(part: tuple[int, int, bytes]) -> _Result:
-            decoded = self._decoded(*part)
+            decoded = self._placed(self.encoding.decode, *part)
             require_scale(decoded.scales, scale)
             return function(decoded.trits)
 
@@ -357,16 +366,19 @@ class Trits:
 
     def payload(self, unit: int = 1) -> Iterator[bytes]:
         """Return the bytes of each window, as they are; of I2_S without the tail."""
-        return (data for _, _, data in self._fetched(unit))
+        return map(itemgetter(2), self._fetched(unit))
 
     def _fetched(self, unit: int = 1) -> Iterator[tuple[int, int, bytes]]:
         """Where each window begins and ends, and its bytes, of I2_S without the tail."""
         for start, stop in self.windows(unit):
             yield start, stop, self.fetch(self.encoding.byte(start), self.encoding.byte(stop))
 
-    def _decoded(self, start: int, stop: int, data: bytes) -> Decoded:
+    def _placed(
+        self, function: Callable[[bytes, int, Literal["reject", "zero"]], _Result], start: int, stop: int, data: bytes
+    ) -> _Result:
+        """Return the result of a function for a window; unused codes are placed in the tensor, not in the window."""
         try:
-            return self.encoding.decode(data, stop - start, self.unused)
+            return function(data, stop - start, self.unused)
         except UnusedCodeError as error:
             first = start + error.first
             raise UnusedCodeError(error.code, error.code_map, error.count, first, self.encoding.cols) from None
@@ -376,7 +388,7 @@ class Trits:
         count = 0
         for window in self._fetched():
             try:
-                self._decoded(*window)
+                self._placed(self.encoding.decode, *window)
             except UnusedCodeError as one:
                 count += one.count
         return UnusedCodeError(error.code, error.code_map, count, error.first, error.cols)

@@ -18,16 +18,15 @@ The rotation is the one that `schema.rotation.Rotation` declares:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from i2s_spec.codec import _floats
-from i2s_spec.codec.encoding import FLOAT_WORDS, widened
-from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.encoding import kernel_sets
+from i2s_spec.codec.isa import chosen
 from i2s_spec.codec.quantize import COLUMNS
-from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, from_bfloat16, to_bfloat16, widened
 from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
@@ -126,12 +125,6 @@ def check_sizes(words: NDArray[np.uint8], type: str, count: int) -> None:
 
 # --- float passes native ---------------------------------------------------------------------------------------------
 # The fast path: the same functions with compiled kernels for the loops (pyx/floats.h).
-
-
-@cache
-def kernel_sets() -> tuple[KernelSet, ...]:
-    """Every set that was compiled, the slowest first; `portable` is always there and can always run."""
-    return table(_floats.kernel_sets())
 
 
 def sum_runs(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.float32]) -> bool:

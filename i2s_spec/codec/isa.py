@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
+from i2s_spec.codec import _cpu
 from i2s_spec.errors import SettingError, quote
 
 #: Environment variable that forces a set, for tests and for measuring.
@@ -49,8 +50,6 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 @cache
 def names() -> tuple[tuple[str, bool], ...]:
     """Every name that sets have in any table, the slowest first, and whether this processor can run one of that name."""
-    from i2s_spec.codec import _cpu  # only where one is named
-
     return tuple(_cpu.kernel_names())
 
 
@@ -60,13 +59,11 @@ def check() -> None:
     :raises SettingError: where I2S_ISA names a set that was not compiled, or that this processor can run in no table; where
         I2S_HIDE names an unknown feature
     """
-    from i2s_spec.codec import _cpu
-
     known = _cpu.features()
     for feature in filter(None, os.environ.get(HIDE, "").split(",")):
         if feature not in known:
             raise SettingError(f"{HIDE} has {quote(feature)}; there are {', '.join(known)}")
-    name = os.environ.get(VARIABLE)
+    name = _cpu.asked()
     if name:
         _beneath(name, names())
 
@@ -78,7 +75,7 @@ def chosen(sets: tuple[KernelSet, ...] | None = None) -> KernelSet:
     :param sets: of another table than the codec's, the slowest first
     :raises SettingError: where I2S_ISA names a set that was not compiled, or that this processor can run in no table
     """
-    return _chosen(kernel_sets() if sets is None else sets, os.environ.get(VARIABLE) or "")
+    return _chosen(kernel_sets() if sets is None else sets, _cpu.asked())
 
 
 def row_of(sets: Callable[[], tuple[KernelSet, ...]]) -> int:
@@ -86,7 +83,7 @@ def row_of(sets: Callable[[], tuple[KernelSet, ...]]) -> int:
 
     :raises SettingError: as `chosen` does
     """
-    return _row_of(sets, os.environ.get(VARIABLE) or "")
+    return _row_of(sets, _cpu.asked())
 
 
 @cache

@@ -9,7 +9,7 @@ the definition. Nothing here looks at tails, shapes or policies: `native` does. 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -171,7 +171,14 @@ def row_floats(
 
 
 def recode(
-    payload: Bytes, rows: int, cols: int, source: Layout, target: Layout, codes: list[int], out: Bytes, threads: int
+    payload: Bytes,
+    rows: int,
+    cols: int,
+    source: Layout,
+    target: Layout,
+    codes: tuple[int, ...],
+    out: Bytes,
+    threads: int,
 ) -> None:
     """Recode one layout to another, and each code to `codes[code]`; only payload is read and written if both layouts are
     permutations of blocks or of rows that the kernels know."""
@@ -210,7 +217,7 @@ def recode(
     pack(np.array(codes, dtype=np.uint8)[elements] if remap.size else elements, to, None, out, threads)
 
 
-def _recode_rest(payload: Bytes, of: RunLayout, to: RunLayout, codes: list[int], out: Bytes) -> None:
+def _recode_rest(payload: Bytes, of: RunLayout, to: RunLayout, codes: tuple[int, ...], out: Bytes) -> None:
     """Recode the rest after the last 32 bytes of payload, less than 128 elements, by way of their codes."""
     if of == to and of.group > payload.size:  # a part of one run: whatever the layout, codes stay where they are
         of = to = RunLayout(1, False)
@@ -219,10 +226,11 @@ def _recode_rest(payload: Bytes, of: RunLayout, to: RunLayout, codes: list[int],
     pack(np.array(codes, dtype=np.uint8)[elements], to, None, out, 1)
 
 
-def remap_of(codes: list[int]) -> Bytes:
+@cache
+def remap_of(codes: tuple[int, ...]) -> Bytes:
     """Return the map of codes as the kernels take it: for either bit of the new code a polynomial over the bits of the old
     one, constant, high bit, low bit, both; empty where every code stays."""
-    if codes == [0, 1, 2, 3]:
+    if codes == (0, 1, 2, 3):
         return _NOTHING
     coefficients = []
     for bit in (1, 0):
@@ -236,7 +244,7 @@ def histogram(payload: Bytes, threads: int) -> tuple[int, int, int, int]:
     row = chosen().row
     counts: list[tuple[int, int, int, int]] = []
     _spread(lambda start, stop: counts.append(_codec.histogram(row, payload[start:stop])), payload.size, 1, threads)
-    zero, one, two, three = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0, 0)
+    zero, one, two, three = map(sum, zip((0, 0, 0, 0), *counts, strict=True))
     return zero, one, two, three
 
 
@@ -252,13 +260,14 @@ def way_of(out: Bytes, where: RunLayout, threads: int) -> int:
     """Return how a result is stored: past the cache if it is large enough and aligned, or owned."""
     if OWNS and threads < OWN_BELOW:
         return OWNED
-    even = where.group % BLOCK_BYTES == 0 or where.kind is not None
-    return PAST if even and out.size >= STREAM_FROM and _codec.address(out) % STREAM_STEP == 0 else PLAIN
+    if out.size < STREAM_FROM or _codec.address(out) % STREAM_STEP:
+        return PLAIN
+    return PAST if where.group % BLOCK_BYTES == 0 or where.kind is not None else PLAIN
 
 
 def _spread(part: Callable[[int, int], Any], count: int, unit_bytes: int, threads: int) -> None:
     """Call `part(start, stop)` for ranges that cover `count` units, in as many threads as there is work for."""
-    threads = min(threads, max(1, count * unit_bytes // THREAD_BYTES), count or 1)
+    threads = min(threads, count * unit_bytes // THREAD_BYTES, count)
     if threads <= 1:
         if count:
             part(0, count)
@@ -288,20 +297,15 @@ def in_order(
     more than two for each thread are under way, whatever their number. A single part is worked on in the caller's thread:
     to start another for each of thousands of small tensors takes longer than the work.
 
-    :param threads: how many threads work, no more than parts where those are counted; with 1 all happens in the caller's
+    :param threads: how many threads work; with 1 all happens in the caller's
     :raises ValueError: for fewer threads than 1; else what the function raises, at the part that it raises for
     """
     if threads < 1:
         raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
-    if isinstance(parts, Sized):  # no thread is started that would have nothing to do
-        threads = max(min(threads, len(parts)), 1)
-    if threads == 1:
-        yield from map(function, parts)
-        return
     parts = iter(parts)
-    first = list(islice(parts, 2))
+    first = list(islice(parts, 2 if threads > 1 else 0))
     if len(first) < 2:
-        yield from map(function, first)
+        yield from map(function, chain(first, parts))
         return
 
     under_way: deque[Future[_Result]] = deque()

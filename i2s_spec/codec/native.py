@@ -23,6 +23,7 @@ from i2s_spec.codec import reference as definition
 from i2s_spec.codec.observation import one_scale, read_tail, write_tail
 from i2s_spec.codec.reference import Scan, UnusedCode, codes_of_trits, recoded_codes, trits_of_codes
 from i2s_spec.codec.shape import (
+    OCTET,
     PayloadShape,
     check_readable,
     check_writable,
@@ -397,7 +398,7 @@ def recode(
     if not (kernels.is_runs(source.layout) and kernels.is_runs(target.layout)):
         return copied(definition.recode(raw, shape, source, target), out)
     made, view = bytes_to_fill(raw.size, out)
-    if np.may_share_memory(view, raw):
+    if out is not None and np.may_share_memory(view, raw):
         raise ValueError("a tensor cannot be transcoded into its own bytes")
     codes = recoded_codes(source.code_map, target.code_map)
     kernels.recode(raw, *shape, source.layout, target.layout, codes, view, thread_count(threads))
@@ -436,7 +437,7 @@ def bytes_to_fill(nbytes: int, out: Any) -> tuple[Any, NDArray[np.uint8]]:
     """Where a tensor's bytes go, and a view to write them: `out`, or new bytes."""
     if out is None:
         made, view = _codec.fresh_bytes(nbytes)
-        return made, np.frombuffer(view, dtype=np.uint8)
+        return made, np.frombuffer(view, OCTET)
     view_of_out = octets(out)
     if view_of_out.size != nbytes:
         raise ValueError(f"the result takes {counted(nbytes, 'byte')}; out has {view_of_out.size:,}")
@@ -458,7 +459,7 @@ def array_to_fill(shape: tuple[int, ...], dtype: np.dtype[Any], out: NDArray[Any
     """Return an array to fill: `out` if it fits exactly, or a new one at an address that streaming stores take."""
     if out is None:
         nbytes = prod(shape) * dtype.itemsize
-        raw = np.empty(nbytes + ALIGNED, dtype=np.uint8)
+        raw = np.empty(nbytes + ALIGNED, OCTET)
         skip = -_codec.address(raw) % ALIGNED  # `raw.ctypes` makes objects, which counts for small tensors
         return raw[skip : skip + nbytes].view(dtype).reshape(shape)
     if out.shape != shape or out.dtype != dtype:

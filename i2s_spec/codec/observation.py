@@ -133,7 +133,7 @@ def read_tail(data: Any, tail: Tail, byte_order: ByteOrder = "little") -> np.flo
     for number in range(1, tail.copies):
         if (other := raw[SCALE_BYTES * number : SCALE_BYTES * (number + 1)]) != first:
             raise ValueError(f"{tail} repeats the scale, but copy {number} is {other.hex()} and copy 0 {first.hex()}")
-    scale: np.float32 = np.frombuffer(first, dtype=_FLOAT32[byte_order]).astype(np.float32)[0]
+    scale: np.float32 = np.frombuffer(first, dtype=_FLOAT32[byte_order])[0]
     return scale
 
 

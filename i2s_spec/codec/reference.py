@@ -283,11 +283,12 @@ def check_codes(codes: NDArray[np.uint8]) -> None:
         raise ValueError(f"codes are 0 to 3, not {most}")
 
 
-def recoded_codes(source: CodeMap, target: CodeMap) -> list[int]:
+@cache
+def recoded_codes(source: CodeMap, target: CodeMap) -> tuple[int, ...]:
     """Return the code of the target for each code of the source: the one of the same trit, and of nothing for
     nothing.
     """
-    return [target.unused if trit is None else target.code_of(trit) for trit in source.trits]
+    return tuple(target.unused if trit is None else target.code_of(trit) for trit in source.trits)
 
 
 def codes_of_trits(trits: NDArray[Any], code_map: CodeMap) -> NDArray[np.uint8]:

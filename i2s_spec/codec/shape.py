@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 #: Elements that are worked on at a time; the index arrays of a window take some 10 MB.
 WINDOW: int = 1 << 18
 
+#: The dtype of bytes, made once: to make it of `np.uint8` takes longer than to look at a few bytes.
+OCTET = np.dtype(np.uint8)
+
+#: Types whose elements are floats of their own, and the unsigned words that these are.
+FLOAT_WORDS: Final = {"F32": "u4", "F16": "u2", "BF16": "u2"}
+
 #: Most dimensions of an array.
 MOST_DIMENSIONS = 32
 
@@ -116,7 +122,7 @@ def octets(data: Any) -> NDArray[np.uint8]:
     view = memoryview(data)
     if not view.c_contiguous:
         raise ValueError("the bytes of a tensor follow each other; those of this buffer do not")
-    return np.frombuffer(view, dtype=np.uint8)
+    return np.frombuffer(view, OCTET)
 
 
 def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
@@ -160,6 +166,18 @@ def is_shape(shape: object) -> bool:
 def from_bfloat16(words: NDArray[Any]) -> NDArray[np.float32]:
     """Words of bfloat16, in whatever byte order, as float32: exactly, since a word is the upper half of one."""
     return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
+    """Words of a float type as float32, which holds them exactly.
+
+    :param bits: unsigned integers of the type's width, in native order
+    """
+    if type == "F32":
+        return bits.view(np.float32)
+    if type == "F16":
+        return bits.view(np.float16).astype(np.float32)
+    return from_bfloat16(bits)
 
 
 def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:

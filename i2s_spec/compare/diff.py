@@ -174,14 +174,15 @@ def _diff_with(
         if file.fault is not None:
             raise file.fault
         require_own_bytes(file, file.tensors.rows)
-    total = sum(tensor.nbytes for tensor in a.tensors.values())
+    of_a, of_b = dict(a.tensors), dict(b.tensors)
+    total = sum(tensor.nbytes for tensor in of_a.values())
     done = 0
     changes: list[TensorChange] = []
     tails: list[TailChange] = []
     lineage: list[TensorLineage] = []
     explained = 0
     others = OtherTensors(a, dialect_a)
-    common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
+    common = [(tensor, of_b[name]) for name, tensor in of_a.items() if name in of_b]
     for ours, theirs in common:
         change, trits = _compared(a, ours, dialect_a, b, theirs, dialect_b, threads)
         tail = _tails(ours, theirs)
@@ -200,8 +201,8 @@ def _diff_with(
     return Difference(
         tuple(_container(a, b)),
         tuple(_keys(a, b)),
-        tuple(tensor.raw_name for name, tensor in a.tensors.items() if name not in b.tensors),
-        tuple(tensor.raw_name for name, tensor in b.tensors.items() if name not in a.tensors),
+        tuple(tensor.raw_name for name, tensor in of_a.items() if name not in of_b),
+        tuple(tensor.raw_name for name, tensor in of_b.items() if name not in of_a),
         tuple(changes),
         tuple(tails),
         len(common),
@@ -326,16 +327,16 @@ def _differing_trits(
             found.add(codes)
         if ours != theirs:
             odd = np.frombuffer(ours, dtype=np.uint8) ^ np.frombuffer(theirs, dtype=np.uint8)
-            for shift in range(4):
-                here = odd >> np.uint8(2 * shift) & np.uint8(3) != 0
-                if here.any():
-                    count += int(np.count_nonzero(here))
-                    where = 4 * (at + int(here.argmax())) + shift
-                    first = where if first is None else min(first, where)
+            odd = (odd | odd >> np.uint8(1)) & np.uint8(0x55)  # a bit for each code
+            count += int(np.bitwise_count(odd).sum())
+            if first is None:
+                byte = int((odd != 0).argmax())
+                code = int(odd[byte])
+                first = 4 * (at + byte) + ((code & -code).bit_length() - 1) // 2
         at += len(ours)
     before, after = (found.found() for found in zeros)
-    rows = before.size, int(before.sum()), int(after.sum()), int((before & after).sum())
-    return None if first is None else (count, first), rows
+    zero_a, zero_b, both = (int(np.count_nonzero(zero)) for zero in (before, after, before & after))
+    return None if first is None else (count, first), (before.size, zero_a, zero_b, both)
 
 
 def _is_most(change: TensorChange, tensor: Tensor) -> bool:

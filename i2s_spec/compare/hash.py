@@ -30,11 +30,13 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 import numpy as np
 
+from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.native import pack_trits, recode
 from i2s_spec.compare.lineage import ZeroRows, rows_of_runs, runs
 from i2s_spec.errors import FormatError, SettingError, counted, quote
@@ -250,7 +252,7 @@ def tensor_identity(
         if rows is not None:
             rows.add(codes)
         reported(min(4 * len(codes), tensor.elements) * tensor.nbytes // tensor.elements)
-    digest.update(trits.scale.reshape(1).astype("<f4").tobytes())  # a scalar would stay in the machine's byte order
+    digest.update(trits.scale.tobytes() if sys.byteorder == "little" else trits.scale.tobytes()[::-1])
     zero_rows = None if rows is None else rows.found()
     return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale), zero_rows)
 
@@ -285,6 +287,7 @@ _TERNARY: Final = _text(b"ternary")
 
 #: The form of ternary tensors, as a layout.
 LAYOUT: Final = "sequential-lsb"
+_CODES: Final = parse(LAYOUT)
 
 #: Types other than I2_S that a matrix may be ternary in.
 _PERHAPS_TERNARY: Final = ("I2_SR", "TQ1_0", "TQ2_0", "F32", "F16", "BF16")
@@ -333,25 +336,22 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
 
 
 def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
-    """Yield the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
-    from i2s_spec.codec.kernels import in_order
-
+    """Return the codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
     form = trits.encoding
     if form.type == "I2_S":
 
         def recoded(data: bytes) -> bytes:
-            result: bytes = recode(data, form.matrix(4 * len(data)), form.dialect, parse(LAYOUT))
+            result: bytes = recode(data, form.matrix(4 * len(data)), form.dialect, _CODES)
             return result
 
-        yield from in_order(recoded, trits.payload(4), threads)
-        return
+        return in_order(recoded, trits.payload(4), threads)
 
     def packed(part: Any) -> bytes:
         filled = np.concatenate([part, np.full(-part.size % 4, -1, dtype=np.int8)]) if part.size % 4 else part
-        result: bytes = pack_trits(filled.reshape(1, -1), parse(LAYOUT))
+        result: bytes = pack_trits(filled.reshape(1, -1), _CODES)
         return result
 
-    yield from trits.mapped(packed, threads, 4)
+    return trits.mapped(packed, threads, 4)
 
 
 def canonical_data(file: File, tensor: Tensor) -> Iterator[bytes]:

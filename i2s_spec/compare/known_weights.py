@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.codec.change_groups import NotTernaryError
-from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, widened
+from i2s_spec.codec.encoding import WINDOW
 from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.shape import FLOAT_WORDS, widened
 from i2s_spec.compare import Reference
 from i2s_spec.compare.explanation import explanation
 from i2s_spec.compare.tensor_rows import (

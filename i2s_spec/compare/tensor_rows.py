@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, widened
+from i2s_spec.codec.shape import FLOAT_WORDS, widened
 from i2s_spec.schema.faults import order_prefix
 
 if TYPE_CHECKING:

@@ -27,20 +27,11 @@ import numpy as np
 
 from i2s_spec.codec import blocks_native, quantized
 from i2s_spec.codec.change_groups import BLOCK_TYPES, NotTernaryError, pack_blocks
-from i2s_spec.codec.encoding import (
-    FLOAT_WORDS,
-    TERNARY_TYPES,
-    ProofError,
-    Rounding,
-    TernaryEncoding,
-    Trits,
-    rounding,
-    widened,
-)
+from i2s_spec.codec.encoding import TERNARY_TYPES, ProofError, Rounding, TernaryEncoding, Trits, rounding
 from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.native import count_codes, pack, pack_trits, recode, unpack_codes
 from i2s_spec.codec.observation import write_tail
-from i2s_spec.codec.shape import is_shape
+from i2s_spec.codec.shape import FLOAT_WORDS, is_shape, widened
 from i2s_spec.convert.rewrite import Replacement, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_inputs

@@ -17,19 +17,10 @@ import numpy as np
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.blocks import blocks_of, rounded_scales
 from i2s_spec.codec.blocks_native import in_file_order
-from i2s_spec.codec.change_groups import BLOCK_TYPES, change_group_size, convert
-from i2s_spec.codec.encoding import (
-    FLOAT_WORDS,
-    NO_SCALES,
-    ProofError,
-    Rounding,
-    TernaryEncoding,
-    Trits,
-    rounding,
-    widened,
-    worst_of,
-)
+from i2s_spec.codec.change_groups import BLOCK_TYPES, scales_for
+from i2s_spec.codec.encoding import NO_SCALES, ProofError, Rounding, TernaryEncoding, Trits, rounding, worst_of
 from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.shape import FLOAT_WORDS, widened
 from i2s_spec.convert.encode import Recoding
 from i2s_spec.errors import FormatError, quote
 from i2s_spec.schema.blocks import block_layout
@@ -181,19 +172,17 @@ def regrouped(
     scales.
 
     :param source, form: only their type and byte order matter
-    :raises ValueError: as `convert` does
+    :raises ValueError: as `change_groups.convert` does
     """
-    done = convert(
-        data, shape, source.type, form.type, byte_order=source.byte_order, target_order=form.byte_order
-    )  # fmt: skip
     before, scales = blocks_native.unpack(data, shape, source.type, byte_order=source.byte_order)
-    after, stored = blocks_native.unpack(done.data, shape, form.type, byte_order=form.byte_order)
     tensor = blocks_of(shape, form.type)
-    needed = change_group_size(before, scales, blocks_of(shape, source.type).group, tensor.group, form.type)
-    wanted = rounded_scales(needed, tensor.layout).astype(np.float32)
-    if not np.array_equal(before, after) or not np.array_equal(stored, wanted):
+    needed = scales_for(before, scales, blocks_of(shape, source.type).group, tensor)
+    wanted = rounded_scales(needed, tensor.layout)
+    done: bytes = blocks_native.pack(before, wanted, form.type, byte_order=form.byte_order)
+    after, stored = blocks_native.unpack(done, shape, form.type, byte_order=form.byte_order)
+    if not np.array_equal(before, after) or not np.array_equal(stored, wanted.astype(np.float32)):
         raise ProofError(f"{form.type} does not give back the weights that were written")
-    return done.data, needed, stored
+    return done, needed, stored
 
 
 def most_changed(needed: NDArray[np.float32], stored: NDArray[np.float32]) -> Rounding:

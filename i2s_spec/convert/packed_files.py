@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, TernaryEncoding
+from i2s_spec.codec.encoding import WINDOW, TernaryEncoding
+from i2s_spec.codec.shape import FLOAT_WORDS
 from i2s_spec.convert.convert_file import Conversion, Proof, advice, form_label, is_ternary, wanted_form
 from i2s_spec.convert.encode import Encoder
 from i2s_spec.convert.rewrite import Replacement, changed_keys, rewrite

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header import HeaderIndex, TensorInfo
 from i2s_spec.schema import faults, types
+from i2s_spec.schema.dialect import parse
 from i2s_spec.schema.types import TensorType
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class Tensor:
     def span(self) -> Span:
         """The bytes of the data in the file, whether or not the file has them."""
         start = (self._index.data_start or 0) + self.offset
-        return Span(start, start + self.nbytes, f"data[{self.index}]")
+        return Span(start, start + self.nbytes, f"data[{self.info.index}]")
 
     @property
     def payload_span(self) -> Span:
@@ -405,15 +406,14 @@ class Tensor:
         :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
         :raises FormatError: where the file does not hold the tensor (clause 2.7)
         """
-        from i2s_spec.codec.encoding import TernaryEncoding
-        from i2s_spec.schema.dialect import parse
+        from i2s_spec.codec.encoding import encoding_of
 
         index, span = self._index, self.span
         require_usual(self)
         self.require(span)
         dialect = parse(dialect)
         try:
-            encoding = TernaryEncoding(self.kind, self.shape, dialect, index.byte_order)
+            encoding = encoding_of(self.kind, self.shape, dialect, index.byte_order)
             return encoding.trits(index.source.read, span.start, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None

@@ -98,7 +98,8 @@ class Writer:
     @property
     def size(self) -> int:
         """Bytes of the file if it were written now."""
-        return self._data_start() + sum(padded(tensor.nbytes, self.alignment) for tensor in self._tensors.values())
+        alignment = self.alignment
+        return self._data_start() + sum(padded(tensor.nbytes, alignment) for tensor in self._tensors.values())
 
     def add(self, key: str, value: Any, type: Kind | None = None, element: Kind | None = None) -> None:
         """Add a key-value (clauses 2.4, 2.5).
@@ -298,14 +299,14 @@ class Writer:
         records = self._stored()
         yield self._header(len(self._tensors), len(records))
         yield from records
-        offset = 0
+        offset, alignment = 0, self.alignment
         for tensor in self._tensors.values():
             yield tensor.info(offset, self._prefix)
-            offset += padded(tensor.nbytes, self.alignment)
+            offset += padded(tensor.nbytes, alignment)
         yield bytes(self._data_start() - self._infos_end())
         for tensor in self._tensors.values():
             yield from tensor.pieces()
-            yield bytes(-tensor.nbytes % self.alignment)
+            yield bytes(-tensor.nbytes % alignment)
 
 
 def _joined(pieces: Iterator[Buffer]) -> Iterator[Buffer]:

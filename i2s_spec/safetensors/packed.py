@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.encoding import WINDOW, ProofError, Rounding, rounding, widened
+from i2s_spec.codec.encoding import WINDOW, ProofError, Rounding, rounding
 from i2s_spec.codec.native import pack_trits, unpack_trits
+from i2s_spec.codec.shape import widened
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.source import read_below
 from i2s_spec.safetensors.files import Checkpoint, NewTensor, Stored

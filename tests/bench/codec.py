@@ -155,10 +155,10 @@ def _jobs(payload: Any, threads: int, with_goals: bool, fast_set: bool, wide: An
             out = wide[: 16 * part.size].view(np.float32)
             kernels.floats(part, where["interleave-128"], OFFSET_1, np.float32(0.75), out, threads)
 
-    def recode(source: str, to: str, codes: list[int]) -> None:
+    def recode(source: str, to: str, codes: tuple[int, ...]) -> None:
         kernels.recode(payload, rows, COLS, LAYOUTS[source], LAYOUTS[to], codes, target, threads)
 
-    same, other = [0, 1, 2, 3], [1, 2, 0, 3]
+    same, other = (0, 1, 2, 3), (1, 2, 0, 3)
     pairs = [
         ("interleave-128", "interleave-64", same), ("interleave-64", "interleave-128", same),
         ("interleave-128", "sequential-msb", same), ("sequential-lsb", "interleave-128", same),

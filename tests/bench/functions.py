@@ -125,7 +125,7 @@ def _tensors(setting: Setting) -> Result:
         kernels.floats(source, where, meaning, SCALE, out, 1)
 
     def recode(out: Any) -> None:
-        kernels.recode(payload, rows, columns, CANONICAL.layout, LAYOUTS[other], [0, 1, 2, 3], out, 1)
+        kernels.recode(payload, rows, columns, CANONICAL.layout, LAYOUTS[other], (0, 1, 2, 3), out, 1)
 
     def pack(out: Any) -> None:
         kernels.pack(elements, where, meaning, out, 1)

@@ -23,8 +23,7 @@ from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
 from i2s_spec.checkpoints.receipt import failed, make_receipt
 from i2s_spec.checkpoints.source_weights import FLOATS, float_windows
 from i2s_spec.cli import cli
-from i2s_spec.codec.encoding import FLOAT_WORDS
-from i2s_spec.codec.shape import to_bfloat16
+from i2s_spec.codec.shape import FLOAT_WORDS, to_bfloat16
 from i2s_spec.errors import SettingError
 from i2s_spec.safetensors.files import Checkpoint
 

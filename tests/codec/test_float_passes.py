@@ -22,6 +22,7 @@ from i2s_spec.codec import _floats, float_passes
 from i2s_spec.codec import float_passes as float_passes_native
 from i2s_spec.codec.float_passes import INFINITY, least_one, wide, width_of
 from i2s_spec.codec.quantize import COLUMNS, torch_mean, torch_runs
+from i2s_spec.codec.shape import FLOAT_WORDS
 
 TYPES = ("F32", "F16", "BF16")
 SETS = [each.name for each in float_passes_native.kernel_sets() if each.available]
@@ -97,6 +98,32 @@ def test_infinities_and_nan_are_reported(kernels: str, type: str) -> None:
     ]
     just = np.full(700, 65519, "<f4").view(np.uint8)
     assert float_passes_native.change_words(just, "F32", "F16")[0].tobytes() == np.full(700, 65504, "<f2").tobytes()
+
+
+@examples(100)
+@given(
+    type=types,
+    seed=st.integers(0, 99),
+    count=st.integers(0, 700),
+    odd=st.integers(0, 9),
+    rate=st.sampled_from([0, 0.1, 1]),
+)
+def test_the_only_magnitude_is_the_definition(type: str, seed: int, count: int, odd: int, rate: float) -> None:
+    """Words of one magnitude, or zeros of both signs, among which some may have another one, or be infinite or NaN."""
+    rng = np.random.default_rng(seed)
+    form, sign = np.dtype(FLOAT_WORDS[type]), 1 << 8 * width_of(type) - 1
+    sizes = rng.choice([0, int(rng.integers(1, sign))], count, p=[1 - rate, rate])
+    if odd < 3 and count:
+        sizes[rng.integers(count)] = rng.choice([1, sign - 1, INFINITY[type]])
+    words = (sizes | sign * rng.integers(0, 2, count)).astype(form)
+    found = np.unique(sizes[sizes != 0])
+    wanted = -1 if found.size > 1 else int(found[0]) if found.size else 0
+    for row, (_, available) in enumerate(_floats.kernel_sets()):
+        if available:
+            assert (
+                _floats.only(row, _floats.KINDS[type], words.astype(form.newbyteorder("<")).view(np.uint8), count)
+                == wanted
+            )
 
 
 @examples(40)

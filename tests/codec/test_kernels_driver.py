@@ -41,7 +41,7 @@ OF_UNUSED: Final = {"offset-1": 2, "zero-first": 0, "twos-complement": -2, "offs
 SHAPES: Final = [(4, 128), (4, 4), (8, 1), (4, 33), (4, 63), (8, 47), (4, 48), (8, 64), (4, 96), (12, 96), (4, 160),
                  (8, 256), (4, 320), (16, 640), (4, 5001), (4, 8960), (20, 1920)]  # fmt: skip
 SCALES: Final = [0.75, -0.5, 1e-40, -0.0, float("inf"), float("nan")]
-REMAPS: Final = [[0, 1, 2, 3], [1, 2, 0, 3], [3, 0, 1, 2], [2, 2, 0, 1]]
+REMAPS: Final = ((0, 1, 2, 3), (1, 2, 0, 3), (3, 0, 1, 2), (2, 2, 0, 1))
 
 #: Folders with the output of the three builds of the reference quantizer, and their layouts.
 BUILDS: Final = {"blk128": "interleave-128", "blk64": "interleave-64", "row4": "rows-1x4"}
@@ -66,7 +66,7 @@ class Cases:
         return path
 
 
-def remap_bits(codes: list[int]) -> int:
+def remap_bits(codes: tuple[int, ...]) -> int:
     coefficients = remap_of(codes)
     return sum((int(c) & 1) << bit for bit, c in enumerate(coefficients)) if coefficients.size else -1
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.encoding import FLOAT_WORDS, TERNARY_TYPES
+from i2s_spec.codec.encoding import TERNARY_TYPES
+from i2s_spec.codec.shape import FLOAT_WORDS
 from i2s_spec.compare.diff import first_difference
 from i2s_spec.compare.explanation import explanation
 from i2s_spec.compare.hash import canonical_data, words_known

@@ -138,7 +138,7 @@ def _are_codes(subject: LintContext, i: int) -> bool:
     """Whether the first values of a tensor of floats are bytes of four codes."""
     import numpy as np
 
-    from i2s_spec.codec.encoding import FLOAT_WORDS, widened
+    from i2s_spec.codec.shape import FLOAT_WORDS, widened
 
     tensor = subject.file.tensors.by_index(i)
     if tensor.kind not in FLOAT_WORDS or tensor.span.stop > subject.file.size:

@@ -89,7 +89,7 @@ def widened_floats(workspace: Workspace, code: str) -> Iterator[Outcome]:
     """F32 represents every F16 value exactly; the tensors that follow move (clause 4.4)."""
     import numpy as np
 
-    from i2s_spec.codec.encoding import widened
+    from i2s_spec.codec.shape import widened
 
     findings = list(workspace.findings(code))
     tensors = [workspace.file.tensors.by_index(number_of(finding.span)) for finding in findings]

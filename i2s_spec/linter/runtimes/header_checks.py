@@ -271,8 +271,10 @@ def placed(subject: LintContext, runtime: Runtime, header: Header, alignment: in
 
 def _inside(runtime: Runtime, tensor: SeenTensor, data_start: int, nbytes: int, size: int) -> Iterator[Reason]:
     """Yield the objections to a tensor that is not whole in the file, of a reader or of the loader after it."""
-    policy, start, at = runtime.container, data_start + tensor.offset, _field(tensor, 8, "offset")
-    beyond = f"{shown(tensor)} reaches beyond the end of the file"
+    policy, start = runtime.container, data_start + tensor.offset
+    if start + nbytes <= size and start < _UINT64_END:
+        return
+    at, beyond = _field(tensor, 8, "offset"), f"{shown(tensor)} reaches beyond the end of the file"
     if policy.in_file and start + nbytes > size:
         yield Reason(beyond, dict(runtime.loader).get("count", runtime.source), "no", at)
     if policy.mapped and nbytes and start % _UINT64_END + nbytes > size:

@@ -309,7 +309,7 @@ def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> Chang
     :param trits: the new values, in this order
     :param roles: the roles of the tensors to change; None for all
     """
-    codes = [trits[code] + 1 if code < 3 else 3 for code in range(4)]
+    codes = tuple(trits[code] + 1 if code < 3 else 3 for code in range(4))
 
     def change(name: str, base: ModelWeights) -> Any:
         matrix = base.matrix(name)
