@@ -1,6 +1,6 @@
 """Every command on hostile files: at most 5 s of processor time for 10 MB, and 256 MiB of memory above its imports.
 
-Verbs that read the weights of tensors one by one may take 0.06 ms (`hash`) to 0.2 ms (`convert`) more for each tensor.
+Verbs that read the weights of tensors one by one may take 0.1 ms (`hash`) to 0.2 ms (`convert`) more for each tensor.
 Files and bounds are a 32nd of that here; `I2S_HOSTILE_SCALE=1` uses the full size. Each call runs in a fork of a
 process that has already imported everything.
 """
@@ -32,7 +32,7 @@ MOST_MEMORY: Final = 256 * 1024 * SCALE + 34 * 1024
 #: shows up to a fixed number of lines.
 PLANNED: Final = {"fix": 70, "diff": 55, "lint": 30, "dump": 10}
 #: Additional units for each tensor, of verbs that read the weights of one after the other.
-EACH: Final = {"convert": 0.025, "diff": 0.015, "fix": 0.01, "hash": 0.008, "sanitize": 0.01}
+EACH: Final = {"convert": 0.025, "diff": 0.02, "fix": 0.015, "hash": 0.012, "sanitize": 0.015}
 #: Processor seconds after which a verb counts as hanging and is killed, on any machine.
 HANGS: Final = 60
 

@@ -594,7 +594,7 @@ def test_whether_there_is_a_program_is_known_before_the_suite_is_written(
     written: list[object] = []
     monkeypatch.setattr("i2s_spec.conformance.vectors.all_vectors.write_suite", written.append)
     done = i2s_here(tmp_path, "conform", "run", *how, "--", "no-such-adapter")
-    assert (done.returncode, done.stderr) == (1, "i2s: there is no program 'no-such-adapter' that can be run\n")
+    assert (done.returncode, done.stderr) == (2, "i2s: there is no program 'no-such-adapter' that can be run\n")
     assert not written
 
 

@@ -144,6 +144,6 @@ def test_census_on_the_command_line(
     assert called(str(results), "-o", str(page)) == (0, "")
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     (tmp_path / "m.gguf").write_bytes(Draft().data)
-    assert called(str(tmp_path / "m.gguf"))[0] == 2
+    assert called(str(tmp_path / "m.gguf"))[0] == 3
     assert called(str(results), "-o", str(tmp_path / "m.gguf"))[0] == 2
     assert called(str(tmp_path / "missing.jsonl"))[0] == 3
