@@ -199,7 +199,7 @@ def _formed(head: bytes, content: bytes) -> None:
     form = outcome(lambda: TernaryEncoding(kind, shape, dialect, order))  # type: ignore[arg-type]
     if form[0] in ("ValueError", "TypeError"):
         return
-    size = form[0].byte(form[0].elements) + form[0].tail_bytes
+    size = form[0].byte(form[0].elements) + (TAIL_BYTES if kind == "I2_S" else 0)
     content = (content * (size // len(content) + 1))[:size] if content else bytes(size)
     unused: Any = "zero" if head[5] & 1 else "reject"
 

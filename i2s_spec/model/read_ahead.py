@@ -92,7 +92,7 @@ class ReadAhead:
             return
         if self._source.view is None:
             self._memory = memoryview(huge_pages(self._size))
-        self._pool = ThreadPoolExecutor(self._threads)
+        self._pool = ThreadPoolExecutor(self._threads, "read-ahead")
         for tensor, place in self._places:
             for at in range(0, tensor.nbytes, PIECE):
                 size = min(PIECE, tensor.nbytes - at)

@@ -48,7 +48,7 @@ class Slow(FileSource):
 
 
 def workers() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("ThreadPoolExecutor")]
+    return [each.name for each in threading.enumerate() if each.name.startswith("read-ahead")]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
