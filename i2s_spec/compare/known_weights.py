@@ -427,13 +427,17 @@ def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.flo
     total = prod(shape)
     windows = [(start, min(start + WINDOW, total)) for start in range(0, total, WINDOW)]
     largest, added = 0.0, 0.0
+    magnitude: Any = None
     for window in windows:
         magnitude = np.abs(fetch(*window))
         largest = max(largest, float(magnitude.max()))
         added += float(magnitude.sum(dtype=np.float64))
     if not isfinite(added):
         raise ValueError("it holds infinities or NaN")
-    exact = not absmean and all(_ternary(np.abs(fetch(*window)), largest) for window in windows)
+    if len(windows) == 1:
+        exact = not absmean and _ternary(magnitude, largest)
+    else:
+        exact = not absmean and all(_ternary(np.abs(fetch(*window)), largest) for window in windows)
     scale = largest if exact else added / total
     least = np.float32(0.5 * scale)
 

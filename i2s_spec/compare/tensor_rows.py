@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -159,8 +159,13 @@ def float_reader(file: File, tensor: Tensor) -> Callable[[int, int], NDArray[np.
 
 def _float_range(file: File, at: int, kind: str, start: int, stop: int, swap: bool = False) -> NDArray[np.float32]:
     """Return elements `start` to `stop` of a float tensor whose bytes begin at `at`; `swap` turns each 32-bit word round."""
-    stored = np.dtype(order_prefix(file.byte_order) + FLOAT_WORDS[kind])
+    stored, native = _words(file.byte_order, kind)
     data = file.source.read(at + stored.itemsize * start, stored.itemsize * (stop - start))
-    return widened(
-        np.frombuffer(_turned(data) if swap else data, stored).astype(stored.newbyteorder("="), copy=False), kind
-    )
+    return widened(np.frombuffer(_turned(data) if swap else data, stored).astype(native, copy=False), kind)
+
+
+@lru_cache
+def _words(byte_order: str, kind: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Return the words of a float type as unsigned integers: as a file holds them, and in native order."""
+    stored = np.dtype(order_prefix(byte_order) + FLOAT_WORDS[kind])
+    return stored, stored.newbyteorder("=")

@@ -183,7 +183,7 @@ class _Run:
     def _offer(self, subject: LintContext, found: list[Finding]) -> None:
         """Add to findings whether `fix` repairs them; of a file on a server, or with more tensors than models have, whether
         their rules have repairs."""
-        if subject.on_server or len(subject.file.tensors) > MOST_PLANNED:
+        if subject.on_server or subject.file.index.tensors > MOST_PLANNED:
             found[:] = [each._replace(fix=each.rule.fix) for each in found]
             return
         from i2s_spec.linter.repair.plan import offers

@@ -112,7 +112,7 @@ def _as_they_are(file: File, dialect: Any) -> list[Tensor]:
     """Return the tensors whose bytes are used as they are in the file; none where the file cannot hold them all, or is in
     memory already."""
     in_memory = file.source.view is not None and not isinstance(file.source, MapSource)
-    if in_memory or file.byte_order != "little" or len(file.tensors) > MOST_TENSORS:
+    if in_memory or file.byte_order != "little" or file.index.tensors > MOST_TENSORS:
         return []
     usual = (dialect.layout, dialect.code_map) == (CANONICAL.layout, CANONICAL.code_map)
     found = []
