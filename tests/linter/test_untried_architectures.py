@@ -71,6 +71,7 @@ def test_its_own_run_is_cited(monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunRecord(f"mistralrs/{file.name}", "mistralrs", "0.9.5", "2026-11-23", file, True, "status 0", (), "", ())
     known = records.records() | {run.id: run}
     monkeypatch.setattr(records, "records", lambda: known)
+    monkeypatch.setattr(records, "_runs_of_programs", records._runs_of_programs.__wrapped__)
     found = verdicts_of(model())
     assert (found["mistral.rs"].loads, found["mistral.rs"].computes) == ("yes", "not tried")
     assert run.citation in runs_cited(found)

@@ -29,6 +29,7 @@ from i2s_spec.linter.runtimes.verdicts import (
     WRONGLY,
     YES,
     Verdict,
+    VerdictByName,
     verdicts,
 )  # fmt: skip
 from i2s_spec.schema import limits
@@ -46,8 +47,8 @@ TARGETS: Final = ("TQ2_0", "TQ1_0", "Q2_0", "IQ2_BN", "I2_S", "PTQ1_0", "F16", "
 #: The types of tensors that are converted.
 _TERNARY: Final = frozenset({I2_S.name, *GROUP_LAYOUTS})
 
-#: Headers that are copied, in bytes, and their tensors: more than any model has. Each tensor costs 0.3 ms, as every
-#: program gets a verdict on every copy.
+#: Headers that are copied, in bytes, and their tensors: more than any model has. Each tensor costs 0.3 ms, as
+#: programs get verdicts on several copies.
 _MOST_BYTES: Final = 256 << 20
 _MOST_TENSORS: Final = 1_536
 
@@ -269,10 +270,16 @@ class _Copies:
         self.tensors = tensors
         self.subject = LintContext(file)
         self._subjects: dict[str, LintContext] = {}
-        self._verdicts: dict[str, dict[str, Verdict]] = {}
+        self._verdicts: dict[str, VerdictByName] = {}
+        self._fitting: dict[str, bool] = {}
 
     def fits(self, name: str) -> bool:
         """Whether a type can hold the tensors, and not all of them have it already."""
+        if name not in self._fitting:
+            self._fitting[name] = self._fits(name)
+        return self._fitting[name]
+
+    def _fits(self, name: str) -> bool:
         block = GROUP_LAYOUTS[name].block if name in GROUP_LAYOUTS else I2_S_BLOCK if name == I2_S.name else 1
         infos = [self.file.index.tensor(i) for i in self.tensors]
         number = BY_NAME[name].number
@@ -306,7 +313,7 @@ class _Copies:
     def verdicts(self, name: str) -> Mapping[str, Verdict]:
         """Return the verdicts on the copy, by the names of runtimes."""
         if name not in self._verdicts:
-            self._verdicts[name] = {each.runtime: each for each in verdicts(self.of(name))}
+            self._verdicts[name] = VerdictByName(self.of(name))
         return self._verdicts[name]
 
 

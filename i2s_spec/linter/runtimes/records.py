@@ -411,7 +411,12 @@ def form(subject: LintContext) -> FileForm:
 
 def runs_of(runtime: Runtime) -> list[RunRecord]:
     """Return the runs of the packages that are a runtime, or contain it."""
-    return [run for run in records().values() if run.program in runtime.programs]
+    return _runs_of_programs(runtime.programs)
+
+
+@cache
+def _runs_of_programs(names: tuple[str, ...]) -> list[RunRecord]:
+    return [run for run in records().values() if run.program in names]
 
 
 # --- by the form -----------------------------------------------------------------------------------------------------

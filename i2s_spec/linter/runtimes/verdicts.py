@@ -107,20 +107,31 @@ def canonical_verdicts(subject: LintContext) -> tuple[Verdict, ...]:
 
 
 def _verdicts(subject: LintContext, packed: Dialect) -> tuple[Verdict, ...]:
-    headers = Headers(subject)
-    made: dict[str, Verdict] = {}
-    other = _other_kind(subject)
-    for runtime in RUNTIMES:
-        if other is not None and (runtime.recorded or runtime.kind != "reader"):
+    made = VerdictByName(subject, packed)
+    return tuple(made[runtime.name] for runtime in RUNTIMES)
+
+
+class VerdictByName(dict[str, Verdict]):
+    """The verdicts on a file by the names of runtimes, each made when it is first asked for; errors are not considered."""
+
+    def __init__(self, subject: LintContext, packed: Dialect = CANONICAL) -> None:
+        super().__init__()
+        self._subject = subject
+        self._packed = packed
+        self._headers = Headers(subject)
+        self._other = _other_kind(subject)
+
+    def __missing__(self, name: str) -> Verdict:
+        runtime = RUNTIME[name]
+        if self._other is not None and (runtime.recorded or runtime.kind != "reader"):
             # Runs and sources are about models: they say nothing about a file that is used in another way.
-            made[runtime.name] = _worst(runtime, [Reason(other.not_tried, "", "unknown")])
-            continue
-        made[runtime.name] = (
-            _front(subject, runtime, made.get(runtime.of))
-            if runtime.kind == "front"
-            else _verdict(subject, runtime, headers, packed)
-        )
-    return tuple(made.values())
+            made = _worst(runtime, [Reason(self._other.not_tried, "", "unknown")])
+        elif runtime.kind == "front":
+            made = _front(self._subject, runtime, self[runtime.of] if runtime.of else None)
+        else:
+            made = _verdict(self._subject, runtime, self._headers, self._packed)
+        self[name] = made
+        return made
 
 
 def _other_kind(subject: LintContext) -> RecognisedKind | None:
