@@ -6,14 +6,18 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hostile_files import FILES
 from repairs import BREAKINGS
 
 from i2s_spec.convert.rewrite import write_edited
 from i2s_spec.gguf.source import FileSource
+from i2s_spec.linter import engine
+from i2s_spec.linter.engine import lint
 from i2s_spec.linter.fix import fix
 from i2s_spec.linter.repair import plan as repair_plan
 from i2s_spec.linter.repair import workspace
 from i2s_spec.linter.repair.plan import chosen, plan
+from i2s_spec.linter.rule import Fix
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
@@ -47,6 +51,20 @@ def test_too_many_copies_of_a_key_are_not_removed(monkeypatch: pytest.MonkeyPatc
         fixed = fix(with_keys(*[key_value(b"x", ValueType.UINT8, 1)] * copies), unsafe=True, select=["G203"])
         assert len(fixed.actions) == taken
         assert [each.why for each in fixed.declined] == ["it takes more than 20 repairs"] * (not taken)
+
+
+def test_no_repairs_are_planned_where_more_tensor_infos_are_than_models_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infos count, also if all have one name."""
+    data = FILES["same-names"](1 / 512)
+    planned: list[int] = []
+    monkeypatch.setattr(
+        repair_plan, "offers", lambda subject, found: planned.append(len(found)) or [Fix.NONE] * len(found)
+    )
+    infos = int.from_bytes(data[8:16], "little")
+    for most, plans in ((infos - 1, 0), (infos, 1)):
+        monkeypatch.setattr(engine, "MOST_PLANNED", most)
+        assert any(each.code == "G303" for each in lint(data).findings)
+        assert len(planned) == plans
 
 
 def test_repairs_that_change_too_many_places_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

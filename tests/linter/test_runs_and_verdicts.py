@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.context import LintContext
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.conversions import conversions
 from i2s_spec.linter.runtimes.records import RunRecord, records
-from i2s_spec.linter.runtimes.verdicts import Verdict, canonical_verdicts
+from i2s_spec.linter.runtimes.verdicts import Verdict, VerdictByName, canonical_verdicts
 from i2s_spec.schema.runtimes import RUNTIMES
 
 #: What verdicts say of a file on which a run had such a result.
@@ -242,6 +242,16 @@ def test_doctor_names_the_conversion_that_helps(folder: Path) -> None:
     other = found["bitnet-b1.58.i2_s.wide"]
     assert not [each for each in other.steps if "llama.cpp (ggml-org)" in each.why]
     assert other.remarks[0].startswith("no conversion makes llama.cpp compute it correctly: it applies SiLU")
+
+
+@pytest.mark.parametrize("name", ["llama.i2_s.wide", "bitnet-b1.58.i2_s.wide", "qwen3-lm.i2_s.wide"])
+def test_a_verdict_does_not_depend_on_the_ones_asked_for_before(folder: Path, name: str) -> None:
+    """Front ends take the verdict of their engine, whichever is asked for first."""
+    with open_file(make(folder, SMALL_FILES[name])) as file:
+        every = canonical_verdicts(LintContext(file))
+        backwards = VerdictByName(LintContext(file))
+        assert tuple(backwards[each.runtime] for each in reversed(every)) == every[::-1]
+        assert all(VerdictByName(LintContext(file))[each.runtime] == each for each in every)
 
 
 #: Files of each kind that a conversion helps.
