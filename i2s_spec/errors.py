@@ -196,8 +196,10 @@ def is_too_many_files(error: BaseException) -> bool:
 class MissingExtra(ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra [{extra}]: {how_to_install(extra)}")
+    def __init__(self, feature: str, extra: str, missing: str | None = None) -> None:
+        """Name the feature, its extra and, if others of that may be there, the module that is missing."""
+        what = f" (there is no module {missing})" if missing else ""
+        super().__init__(f"{feature} needs the extra [{extra}]{what}: {how_to_install(extra)}")
 
 
 def how_to_install(extra: str) -> str:

@@ -28,7 +28,9 @@ from i2s_spec.errors import counted
     show_default=True,
     help="int8 -1, 0, +1; or weights; or uint8 codes 0 to 3 as they stand.",
 )
-@click.option("--dialect", default="canonical", show_default=True, help="How FILE's I2_S tensors are packed.")
+@click.option(
+    "--dialect", default="canonical", show_default=True, metavar="DIALECT", help="How FILE's I2_S tensors are packed."
+)
 @click.option(
     "--code3",
     type=click.Choice(["reject", "zero"]),
@@ -105,7 +107,7 @@ def _errors(file: str, tensor: str) -> list[str]:
 @click.option(
     "--scale", type=float, metavar="S", help="The weight that +1 stands for: for trits, and for the rule given."
 )
-@click.option("--dialect", default="canonical", show_default=True, help="How the tensor is packed.")
+@click.option("--dialect", default="canonical", show_default=True, metavar="DIALECT", help="How the tensor is packed.")
 @click.option(
     "--endian",
     type=click.Choice(["little", "big"]),

@@ -78,7 +78,7 @@ _FLOATS = ["F16", "F32", "BF16"]
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT and the receipt if they exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
-@click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @remote_options
 def import_command(
@@ -264,7 +264,12 @@ def export_command(file: str, target: str, as_json: bool, quiet: bool, **options
     help="The checkpoint, to repeat every check: a folder, or hf://ORG/REPO@REVISION.",
 )
 @click.option(
-    "--positions", type=click.IntRange(1), default=32, show_default=True, help="Tokens whose logits are compared."
+    "--positions",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Tokens whose logits are compared.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the new receipt as JSON, with what changed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code shows the result.")

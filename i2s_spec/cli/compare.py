@@ -39,8 +39,12 @@ if TYPE_CHECKING:
 )
 @click.argument("a", type=INPUT)
 @click.argument("b", type=INPUT)
-@click.option("--dialect-a", default="canonical", show_default=True, help="How A's I2_S tensors are packed.")
-@click.option("--dialect-b", default="canonical", show_default=True, help="How B's I2_S tensors are packed.")
+@click.option(
+    "--dialect-a", default="canonical", show_default=True, metavar="DIALECT", help="How A's I2_S tensors are packed."
+)
+@click.option(
+    "--dialect-b", default="canonical", show_default=True, metavar="DIALECT", help="How B's I2_S tensors are packed."
+)
 @click.option(
     "--lineage", is_flag=True, help="Of a base model A and its fine-tune B: changed trits by layer, all-zero rows."
 )
@@ -149,7 +153,13 @@ SCHEMA_VERSION = 1
     "--check", "listed", type=INPUT, metavar="LIST", help="Compare files with such a list, also of sha256sum."
 )
 @click.option("--force", is_flag=True, help="Overwrite LIST if it exists.")
-@click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
+@click.option(
+    "--dialect",
+    default="canonical",
+    show_default=True,
+    metavar="DIALECT",
+    help="How the files' I2_S tensors are packed.",
+)
 @click.option("--tensors", "each", is_flag=True, help="Print the digest of every tensor, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor.")
 @click.option("--lineage", is_flag=True, help="Print the all-zero rows, too: a fine-tune keeps those of its base.")

@@ -56,7 +56,9 @@ def golden_command() -> None:
 )  # fmt: skip
 @click.option("--kl-divergence-base", "kl_base", is_flag=True, help="Write logits.kld too, for llama-perplexity.")
 @numerics_option("The numeric profile: how numbers are computed.", default="bitnet-golden-1")
-@click.option("--dialect", default="canonical", show_default=True, help="Dialect of the I2_S tensors.")
+@click.option(
+    "--dialect", default="canonical", show_default=True, metavar="DIALECT", help="Dialect of the I2_S tensors."
+)
 @click.option(
     "--activation", type=click.Choice(["relu2", "silu", "gelu"]), help="Activation to use instead of the file's."
 )

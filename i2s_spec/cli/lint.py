@@ -113,7 +113,7 @@ def _click_option(name: str, option: Option) -> Callable[[Command], Command]:
     if option.kind is OptionKind.CHOICE:
         more["type"] = click.Choice(sorted(option.choices) if option.sorted_help else option.choices)
     elif option.kind is OptionKind.COUNT:
-        more["type"] = click.IntRange(option.least)
+        more |= {"type": click.IntRange(option.least), "metavar": option.metavar or "N"}
     else:
         more |= _KINDS[option.kind]
     if option.kind in (OptionKind.CHOICE, OptionKind.COUNT) and option.default is not None:

@@ -57,7 +57,7 @@ def form_option(
 
 def threads_option(help: str = "Threads that decode. [default: one for each processor]") -> Callable[[Verb], Verb]:
     """Return the option `--threads`, whose value is the number of processors where it is not given."""
-    return click.option("--threads", type=click.IntRange(1), help=help, callback=_one_for_each_processor)
+    return click.option("--threads", type=click.IntRange(1), metavar="N", help=help, callback=_one_for_each_processor)
 
 
 def _one_for_each_processor(ctx: click.Context, parameter: click.Parameter, threads: int | None) -> int:
@@ -447,13 +447,18 @@ def out_argument(name: str) -> Callable[[Command], Command]:
     return made
 
 
-def check_target(target: str | None, dry_run: bool) -> None:
+def check_target(target: str | None, **dry: bool) -> None:
     """Check that either a file is named, or nothing is written.
 
+    :param dry: by the names of the options that write nothing, whether they were given
     :raises click.UsageError: with neither or both
     """
-    if (target is None) != dry_run:
-        raise click.UsageError("one of -o OUT and --dry-run is needed" if target is None else "a dry run has no -o OUT")
+    flags = [f"--{name.replace('_', '-')}" for name in dry]
+    if target is None and not any(dry.values()):
+        raise click.UsageError(f"one of {', '.join(['-o OUT', *flags[:-1]])} and {flags[-1]} is needed")
+    for flag, given in zip(flags, dry.values(), strict=True):
+        if target is not None and given:
+            raise click.UsageError(f"{flag} writes nothing: it has no -o OUT")
 
 
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -83,7 +83,7 @@ def fix_command(
 
     Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
     """
-    check_target(target, dry_run or diff)
+    check_target(target, dry_run=dry_run, diff=diff)
     from i2s_spec.linter.fix import fix
 
     with reading(file), writing(target), progress_bar("repairing", quiet) as progress:
@@ -270,7 +270,7 @@ def sanitize_command(
     Exit code 1: FILE has a part that is ambiguous, such as tensors that share bytes; nothing is written. `i2s fix`
     repairs some of those.
     """
-    check_target(target, dry_run)
+    check_target(target, dry_run=dry_run)
     from i2s_spec.linter.sanitize import sanitize
 
     try:

@@ -76,7 +76,9 @@ def rules_command(
         return 0
     if not rules:
         among = "" if profile is None else f" of the profile {profile}"
-        raise click.UsageError(f"no rule{among} begins with {', '.join(map(quote, wanted))}")
+        raise click.UsageError(
+            f"no rule{among} begins with {', '.join(map(quote, wanted))}; `i2s rules` lists them all"
+        )
     width = max(len(rule.slug) for rule in rules)
     for rule in rules:
         level = levels[rule.code].value
@@ -309,7 +311,7 @@ def _refuse_to_empty(folder: Path) -> None:
 
 
 @spec_command.command("serve", epilog="Example:  i2s spec serve --port 8001")
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, metavar="N")
 @click.option("--open/--no-open", "browser", default=True, show_default=True, help="Open the site in a browser.")
 def serve(port: int, browser: bool) -> int:
     """Serve the site to this machine, open it in a browser, and build it anew when a page changes."""

@@ -68,19 +68,30 @@ STORY_TOKENS = 379
     help="Maximum number of tokens to generate. [default: 128; a chat: 512]",
 )
 @click.option(
-    "--temperature", type=float, default=0.0, show_default=True, help="0 always takes the most probable token."
+    "--temperature",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="T",
+    help="0 always takes the most probable token.",
 )
 @click.option(
-    "--top-k", type=int, default=0, show_default=True, help="Sample from the N most probable tokens; 0 for all."
+    "--top-k",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Sample from the N most probable tokens; 0 for all.",
 )
 @click.option(
     "--top-p",
     type=float,
     default=1.0,
     show_default=True,
+    metavar="P",
     help="Sample from the tokens that together have this probability.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Random seed.")
 @click.option("--special", is_flag=True, help="Recognize control tokens in the prompt, and write them out.")
 @click.option("--no-bos", is_flag=True, help="Do not prepend the BOS token.")
 @click.option("--ignore-end", is_flag=True, help="Continue after a token that ends a text.")

@@ -189,7 +189,7 @@ def _chosen(file: File, architecture: str | None, keep: Collection[str], also: C
     if not projections:
         what = "the file has" if architecture in ARCHITECTURES else "a file of an unknown architecture has"
         raise ValueError(
-            f"{what} no float projections to quantize; matrices that are not F32, F16 or BF16 are converted"
+            f"{what} no float projections to quantize; `i2s convert` changes the type of matrices that are ternary already"
         )
     return [tensor for tensor in floats if tensor.name in projections]
 

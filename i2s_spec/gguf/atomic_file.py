@@ -533,6 +533,10 @@ def unfinished_folder(path: str | os.PathLike[str]) -> Iterator[str]:
                 break
             os.close(fd)
         yield folder
+    except OSError as error:  # the caller knows no other name than that of the result
+        if (folder and str(error.filename).startswith(folder)) or (error.filename is None and error.errno in _NO_SPACE):
+            error.filename = os.fsdecode(path)
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if fd >= 0:

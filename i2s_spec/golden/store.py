@@ -104,7 +104,8 @@ class NewRecord:
         """Make the folder under a temporary name, and hold it, so that nobody takes it for left over."""
         while True:
             self.part = self.folder.with_name(temporary_name(self.folder.name))
-            self.part.mkdir()
+            with self._named():
+                self.part.mkdir()
             if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders, and nothing is held there
                 break
             self._fd = os.open(self.part, os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0))

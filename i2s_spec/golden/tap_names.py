@@ -220,15 +220,21 @@ NODE_NAMES: Final[tuple[NodeName, ...]] = (
     NodeName("l_out", "add", "ffn_out_with_inp", "ADD", *_IK, ("llama",)),
 )
 
+#: What our graph of another architecture calls the value: programs with one list of names dump Llama under BitNet's.
+GRAPH_NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("ffn_gate_par", "multiply"): ("ffn_out",),
+    ("ffn_out", "linear"): ("ffn_down",),
+}
+
 
 def runtime_names(word: str, op: str) -> tuple[str, ...]:
-    """Return the words that runtimes have for a value of ours, each once.
+    """Return the words that runtimes and our other graphs have for a value of ours, each once.
 
     >>> runtime_names("attn_o_out", "linear")
     ('attn_out', 'kqv_out')
     """
     found = (each.name for each in NODE_NAMES if (each.value, each.op) == (word, op) and each.name != word)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*found, *GRAPH_NAMES.get((word, op), ()))))
 
 
 # --- shared names ----------------------------------------------------------------------------------------------------

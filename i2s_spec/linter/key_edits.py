@@ -80,7 +80,7 @@ def pair(word: str) -> tuple[str, str]:
     """
     key, sign, value = word.partition("=")
     if not sign or not key:
-        raise ValueError(f"{quote(word)} has no key before a =")
+        raise ValueError(f"{quote(word)} has no {'key before its =' if sign else '= after the key'}")
     return key, value
 
 

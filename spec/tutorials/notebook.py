@@ -12,7 +12,7 @@
 # %%
 import i2s_spec as i2s
 
-i2s.new("model.gguf", layers=1)
+i2s.new("model.gguf", layers=1, force=True)
 file = i2s.open("model.gguf")
 file
 
@@ -81,9 +81,9 @@ i2s.identify("model.gguf")
 # %%
 tokens = i2s.load_tokenizer("model.gguf").encode("The weights are ternary.")
 with i2s.load_model("model.gguf") as model:
-    i2s.golden.record(model, tokens, "golden")
+    i2s.golden.record(model, tokens, "golden", force=True)
 with i2s.load_model("model.gguf", activation="silu") as model:
-    i2s.golden.record(model, tokens, "theirs")
+    i2s.golden.record(model, tokens, "theirs", force=True)
 i2s.golden.compare("golden", "theirs", model="model.gguf")
 
 # %% [markdown]

@@ -275,7 +275,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, mon
     with pytest.raises(SystemExit) as stop:
         main(["lint", "--engine", "dask", "m.gguf"])
     assert stop.value.code == 2
-    assert "--engine dask needs the extra [dask]: " in capsys.readouterr().err
+    assert "--engine dask needs the extra [dask] (there is no module distributed): " in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import resource
 import shutil
 import signal
@@ -215,6 +217,15 @@ def test_a_killed_folder_is_removed_by_the_next(tmp_path: Path, made: str) -> No
     assert done.returncode == 0
     assert names(tmp_path) == sorted([*before, "out"])
     assert names(tmp_path / "out") == inside
+
+
+def test_a_fault_of_the_disk_names_the_folder_that_was_asked_for(tmp_path: Path) -> None:
+    target = str(tmp_path / "a")
+    for number, names in ((errno.ENOSPC, ()), (errno.EACCES, ("x",))):
+        with pytest.raises(OSError, match=re.escape(target) + "'$"), atomic_file.unfinished_folder(target) as part:
+            raise OSError(number, "no", *(f"{part}/{name}" for name in names))
+    with pytest.raises(OSError, match="other"), atomic_file.unfinished_folder(target):
+        raise OSError(errno.ENOENT, "gone", "other")
 
 
 def test_a_folder_takes_the_place_of_another_only_by_force(tmp_path: Path) -> None:

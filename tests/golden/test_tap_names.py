@@ -245,6 +245,27 @@ def test_arrays_have_names_of_the_table(
             assert (result[ours].status == "wrong") == wrong
 
 
+def test_a_dump_of_llama_under_the_names_of_bitnet(
+    model_of: Callable[[str], Model],
+    golden_of: Callable[[str], Path],
+    taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    """There `ffn_out` is the product and `ffn_down` the output; a wrong product is found under that name."""
+    taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
+    layers = [name.removeprefix("ffn_out") for name in taps if name.startswith("ffn_out-")]
+    for layer in layers:
+        taps[f"ffn_down{layer}"] = taps[f"ffn_out{layer}"]
+        taps[f"ffn_out{layer}"] = taps.pop(f"ffn_gate_par{layer}")
+    for factor in (1, 2):
+        taps["ffn_out-0"] = taps["ffn_out-0"] * np.float32(factor)
+        np.savez(tmp_path / "x.npz", **taps)
+        result = compare(golden_of("llama"), tmp_path / "x.npz", model=model_of("llama"))
+        assert result.ok == (factor == 1), result.verdict
+        assert (result["ffn_gate_par-0"].other, result["ffn_out-0"].other) == ("ffn_out-0", "ffn_down-0")
+        assert result["ffn_gate_par-0"].status == ("ok" if factor == 1 else "wrong")
+
+
 def test_the_table_agrees_with_the_operations() -> None:
     """Each name's node is one that can hold the value, and what we write is among what we read."""
     assert all(each.node in OPERATIONS[each.op] for each in NODE_NAMES)

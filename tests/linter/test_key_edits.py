@@ -164,7 +164,7 @@ def test_names_and_deletions(model: Path, tmp_path: Path) -> None:
 
 
 REFUSED = [
-    (["noequals"], (), (), "no key before a ="),
+    (["noequals"], (), (), "no = after the key"),
     (["llama.context_length=many"], (), (), "'many' is no whole number"),
     (["llama.context_length=-1"], (), (), "does not fit u32"),
     (["llama.context_length=99999999999999999999999"], (), (), "is no whole number"),

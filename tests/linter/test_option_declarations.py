@@ -83,7 +83,8 @@ def test_one_field_makes_an_option(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     (line,) = (line for line in found["help"].splitlines() if "--depth" in line)
-    assert "INTEGER RANGE" in line
+    assert "--depth N" in line
+    assert "x>=1" in line
     assert (found["default"], found["line"], found["variable"]) == (3, 5, 6)
     assert (found["file"], found["over"]) == (7, 5)
     assert found["wrong"] == "i2s.toml: depth must be a number of at least 1"

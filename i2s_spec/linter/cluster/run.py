@@ -403,8 +403,8 @@ def require_dask() -> None:
         import cryptography  # noqa: F401
         import dask  # noqa: F401
         import distributed  # noqa: F401
-    except ImportError:
-        raise MissingExtra("--engine dask", "dask") from None
+    except ImportError as error:
+        raise MissingExtra("--engine dask", "dask", error.name) from None
 
 
 @contextmanager
