@@ -27,7 +27,6 @@ from i2s_spec.checkpoints.plan import FLOAT_TYPES, float_words
 from i2s_spec.checkpoints.receipt_checks import FileMatrix, floats_of, matrix_of
 from i2s_spec.codec.quantize import SMALLEST_SCALE
 from i2s_spec.codec.shape import from_bfloat16
-from i2s_spec.compare.hash import type_name
 from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 from i2s_spec.gguf.reader import takes_file
@@ -212,7 +211,7 @@ def _floats(tensor: Tensor, name: str, offset: float, choices: _Choices) -> NewT
     Tables have the type of the matrices, which is that of config.json: litespark and Jlama read no other. Beside packed
     matrices they are F32, because transformers keeps their stored type and would mix F16 with F32.
     """
-    kind = type_name(tensor)
+    kind = tensor.kind
     if kind not in FLOAT_TYPES:
         raise SettingError(f"tensor {quote(tensor.name)} is {kind}, a type that checkpoints do not have")
     tensor.require(tensor.span)
@@ -271,7 +270,7 @@ def _one_scale(tensor: Tensor) -> FileMatrix:
 
     :raises SettingError: for scales that differ, and floats that are not ternary
     """
-    name, kind = tensor.name, type_name(tensor)
+    name, kind = tensor.name, tensor.kind
     try:
         matrix = matrix_of(tensor)
     except FormatError:

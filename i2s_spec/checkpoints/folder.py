@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.source import Source, is_address, open_below, source_of
-from i2s_spec.safetensors.files import Checkpoint
+from i2s_spec.safetensors.files import Checkpoint, unique_names
 from i2s_spec.schema import faults
 
 # --- bounded files ---------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def object_of(data: bytes, path: str) -> dict[str, Any]:
     """
     name, text = quote(os.path.basename(path)), text_of(data, path)
     try:
-        found = json.loads(text, parse_int=_whole, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        found = json.loads(text, parse_int=_whole, object_pairs_hook=unique_names, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise refused(f"{name} is not JSON: {_reason(error)}", path) from None
     if not isinstance(found, dict):
@@ -73,13 +73,6 @@ def object_of(data: bytes, path: str) -> dict[str, Any]:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise refused(f"{name} contains a lone surrogate, which UTF-8 cannot encode", path) from None
-    return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name occurs twice")
     return found
 
 

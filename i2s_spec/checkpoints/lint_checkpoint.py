@@ -53,7 +53,7 @@ from i2s_spec.gguf.source import FetchingSource, Source, below, is_address, requ
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, FamilyFacts
 from i2s_spec.linter.analysis.conditions import checkpoints
 from i2s_spec.linter.engine import Collection, lint
-from i2s_spec.linter.options import Options, defaults, options_of
+from i2s_spec.linter.options import Options, either
 from i2s_spec.linter.report_data import Remote, Report, Sample
 from i2s_spec.linter.rule import OTHER_FORMATS, Finding, Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
@@ -84,10 +84,7 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
-    if options is None:
-        options = options_of(keywords) if keywords else defaults()
-    elif keywords:
-        raise TypeError("options and keywords exclude each other")
+    options = either(options, keywords)
     return _report(os.fsdecode(path), options, "")
 
 

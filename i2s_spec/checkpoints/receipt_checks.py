@@ -26,7 +26,7 @@ from i2s_spec.checkpoints.token_files import PROBES, CannotTellError, ask_librar
 from i2s_spec.codec import blocks_native
 from i2s_spec.codec.change_groups import BLOCK_TYPES
 from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
-from i2s_spec.compare.hash import require_own_bytes, type_name
+from i2s_spec.compare.hash import require_own_bytes
 from i2s_spec.convert.encode import TARGETS
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, counted, quote
 from i2s_spec.gguf.reader import open as open_file
@@ -128,7 +128,7 @@ def matrix_of(tensor: Tensor) -> FileMatrix | None:
 
     :raises ValueError: for unused codes
     """
-    name = type_name(tensor)
+    name = tensor.kind
     if name == "I2_S":
         trits, scale = tensor.ternary().whole()
         return FileMatrix(trits, np.array([[scale]], np.float32))
@@ -155,7 +155,7 @@ def tensor_hashes(file: File, decoded: Collection[str] | None = None) -> dict[st
 
 def _hashes(tensor: Tensor, decoded: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "type": type_name(tensor), "shape": list(tensor.shape), "data": hashlib.sha256(tensor.read()).hexdigest()
+        "type": tensor.kind, "shape": list(tensor.shape), "data": hashlib.sha256(tensor.read()).hexdigest()
     }  # fmt: skip
     try:
         matrix = matrix_of(tensor) if decoded and len(tensor.shape) == 2 else None
@@ -202,7 +202,7 @@ def imported_again(
     types = {
         name: type
         for name, tensor in file.tensors.items()
-        if (type := type_name(tensor)) in (TARGETS if len(tensor.shape) == 2 else FLOAT_TYPES)
+        if (type := tensor.kind) in (TARGETS if len(tensor.shape) == 2 else FLOAT_TYPES)
     }
     choices = Choices(to="F32", embedding="F32", fallback="F32", rule=rule, threads=os.cpu_count() or 1, types=types)
     pre = file.metadata.get("tokenizer.ggml.pre")
@@ -280,7 +280,7 @@ def weight_checks(
 
 def _compare(tensor: Tensor, other: Tensor, found: _Differences) -> None:
     """Compare a tensor with that of another import; equal values may have different types."""
-    name, kinds = quote(tensor.name), (type_name(tensor), type_name(other))
+    name, kinds = quote(tensor.name), (tensor.kind, other.kind)
     if tensor.shape != other.shape:
         found.values.append(f"{name} has the shape {list(tensor.shape)}, and {list(other.shape)} is right")
         return

@@ -8,6 +8,7 @@
     native         the same with compiled kernels for the loops: what users get
     kernels        how the kernels are called on whole payloads
     isa            which set of kernels is used
+    portable       the only set of kernels where nothing is compiled
     buffers        numbers for compiled code without NumPy
 
     blocks         the definition for types that have a scale for each group or row

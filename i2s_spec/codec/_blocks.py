@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import blocks as definition
+from i2s_spec.codec.portable import portable_needs, portable_sets
 from i2s_spec.schema.blocks import FOURTH_CODE, BlockLayout, block_layout
 
 if TYPE_CHECKING:
@@ -20,15 +21,7 @@ _TYPES: Final = ("Q2_0", "Q2_0_G128", "TQ2_0", "IQ2_BN", "TQ1_0", "PTQ1_0", "IQ1
 #: Elements that are looked at together.
 _WINDOW: Final = 1 << 18
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
+kernel_sets, kernel_needs = portable_sets, portable_needs
 
 
 def kinds() -> list[tuple[int, int, int]]:

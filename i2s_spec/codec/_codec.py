@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.portable import portable_needs, portable_sets
 from i2s_spec.schema.dialect import CODE_MAPS
 
 if TYPE_CHECKING:
@@ -29,15 +30,7 @@ _BAD: Final = 255
 #: Bytes that are looked at together.
 _WINDOW: Final = 1 << 20
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
+kernel_sets, kernel_needs = portable_sets, portable_needs
 
 
 def owns() -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.portable import portable_needs, portable_sets
 from i2s_spec.codec.shape import FLOAT_WORDS, from_bfloat16, to_bfloat16, widened
 
 if TYPE_CHECKING:
@@ -20,15 +21,7 @@ _TYPES: Final = tuple(KINDS)
 #: Words that are looked at together.
 _WINDOW: Final = 1 << 20
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
+kernel_sets, kernel_needs = portable_sets, portable_needs
 
 
 def _wide(kind: int, words: Any) -> NDArray[np.float32]:

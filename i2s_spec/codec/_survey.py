@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.codec._cpu import read_at
 from i2s_spec.codec.observation import BLOCK, KINDS, LEAST_RUN, OCTAVES, TILE, Groups, PayloadObservation, ScalePlaces
+from i2s_spec.codec.portable import portable_needs, portable_sets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,15 +30,7 @@ _END: Final = 1 << 64
 _TYPES: Final = {number: name for name, number in reversed(KINDS.items())}
 _NOTHING: Final = Groups(0, -1, 0, 0, -1, 0, -1, 0, -1, 0, -1, ())
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
+kernel_sets, kernel_needs = portable_sets, portable_needs
 
 
 class Buffer:

@@ -24,7 +24,6 @@ from i2s_spec.codec.native import ALIGNED, array_to_fill, bytes_to_fill, count_c
 from i2s_spec.codec.observation import KINDS
 from i2s_spec.codec.reference import Scan, UnusedCode
 from i2s_spec.codec.shape import Weights
-from i2s_spec.errors import counted
 from i2s_spec.schema.blocks import FOURTH_CODE, FOURTH_WEIGHT, BlockLayout
 from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.schema.faults import ByteOrder
@@ -216,12 +215,10 @@ def _part_of(tensor: Blocks, raw: NDArray[np.uint8], first: int, last: int) -> t
 
 def _spread(tensor: Blocks, part: Callable[[int, int, int, int, int], None], threads: int) -> None:
     """Call `part(first, last, rows, blocks, front)` for ranges of rows, or of blocks where those have the scales."""
-    if threads < 1:
-        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     by_row = tensor.layout.scale.per == "row"
     units = tensor.rows if by_row else tensor.count
     blocks, front = tensor.cols // tensor.layout.block, tensor.layout.type.row_bytes
-    threads = min(threads, max(1, tensor.count // THREAD_BLOCKS), units)
+    threads = min(kernels.thread_count(threads), max(1, tensor.count // THREAD_BLOCKS), units)
     step = -(-units // threads)
     if units >= ALIGNED * threads:
         step = -(-step // ALIGNED) * ALIGNED

@@ -288,6 +288,13 @@ _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
+def thread_count(threads: int) -> int:
+    """How many threads may work: at least one."""
+    if threads < 1:
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
+    return threads
+
+
 def in_order(
     function: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int = 1
 ) -> Iterator[_Result]:  # fmt: skip
@@ -300,9 +307,7 @@ def in_order(
     :param threads: how many threads work; with 1 all happens in the caller's
     :raises ValueError: for fewer threads than 1; else what the function raises, at the part that it raises for
     """
-    if threads < 1:
-        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
-    parts = iter(parts)
+    threads, parts = thread_count(threads), iter(parts)
     first = list(islice(parts, 2 if threads > 1 else 0))
     if len(first) < 2:
         yield from map(function, chain(first, parts))

@@ -112,7 +112,7 @@ def unpack(
     scale = read_tail(tail, dialect.tail, byte_order)
     array = array_to_fill(tuple(shape), np.dtype(np.int8), out)
     where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
-    kernels.unpack(payload, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
+    kernels.unpack(payload, where, dialect.code_map, array.reshape(-1).view(np.uint8), kernels.thread_count(threads))
     return array, scale
 
 
@@ -149,7 +149,7 @@ def dequantize(
     scale = read_tail(tail, dialect.tail, byte_order)
     array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
     where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
-    kernels.floats(payload, where, dialect.code_map, scale, array.reshape(-1), thread_count(threads))
+    kernels.floats(payload, where, dialect.code_map, scale, array.reshape(-1), kernels.thread_count(threads))
     return array
 
 
@@ -219,7 +219,7 @@ def scan(
     check_readable(dialect.layout, tensor, strict=strict)
     payload, _ = tensor.split(data)
     unused = dialect.code_map.unused
-    if not kernels.occurs(payload, unused, thread_count(threads)):
+    if not kernels.occurs(payload, unused, kernels.thread_count(threads)):
         return Scan(0, None)
     where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     run = 4 * where.group
@@ -333,7 +333,7 @@ def pack_codes(codes: NDArray[np.uint8], layout: Layout, *, out: Any = None, thr
     made, view = bytes_to_fill(codes.size // CODES_PER_BYTE, out)
     where = kernels.run_layout(layout, rows, cols)
     flat = np.ascontiguousarray(codes).reshape(-1)
-    if not kernels.pack(flat, where, None, view, thread_count(threads)):
+    if not kernels.pack(flat, where, None, view, kernels.thread_count(threads)):
         definition.check_codes(codes)  # says which value it is
         raise AssertionError("the kernels refused what the definition takes")
     return made
@@ -347,7 +347,7 @@ def unpack_codes(
     if not kernels.is_runs(layout):
         return filled(out, definition.unpack_codes(raw, shape, layout))
     array = array_to_fill(shape, np.dtype(np.uint8), out)
-    kernels.unpack(raw, kernels.run_layout(layout, *shape), None, array.reshape(-1), thread_count(threads))
+    kernels.unpack(raw, kernels.run_layout(layout, *shape), None, array.reshape(-1), kernels.thread_count(threads))
     return array
 
 
@@ -360,7 +360,7 @@ def pack_trits(trits: NDArray[Any], dialect: Dialect, *, out: Any = None, thread
     flat = _int8(trits, dialect)
     made, view = bytes_to_fill(flat.size // CODES_PER_BYTE, out)
     where = kernels.run_layout(dialect.layout, rows, cols)
-    if not kernels.pack(flat.view(np.uint8), where, dialect.code_map, view, thread_count(threads)):
+    if not kernels.pack(flat.view(np.uint8), where, dialect.code_map, view, kernels.thread_count(threads)):
         codes_of_trits(trits, dialect.code_map)  # says which value it is
         raise AssertionError("the kernels refused what the definition takes")
     return made
@@ -381,7 +381,7 @@ def unpack_trits(
         return filled(out, definition.unpack_trits(raw, shape, dialect, unused_code))
     array = array_to_fill(shape, np.dtype(np.int8), out)
     where = kernels.run_layout(dialect.layout, *shape)
-    kernels.unpack(raw, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
+    kernels.unpack(raw, where, dialect.code_map, array.reshape(-1).view(np.uint8), kernels.thread_count(threads))
     return array
 
 
@@ -401,20 +401,22 @@ def recode(
     if out is not None and np.may_share_memory(view, raw):
         raise ValueError("a tensor cannot be transcoded into its own bytes")
     codes = recoded_codes(source.code_map, target.code_map)
-    kernels.recode(raw, *shape, source.layout, target.layout, codes, view, thread_count(threads))
+    kernels.recode(raw, *shape, source.layout, target.layout, codes, view, kernels.thread_count(threads))
     return made
 
 
 def count_codes(payload: Any, *, threads: int = 1) -> tuple[int, int, int, int]:
     """How often each of the codes 0 to 3 occurs, which is the same in every layout; as `payload.count_codes`."""
-    return kernels.histogram(octets(payload), thread_count(threads))
+    return kernels.histogram(octets(payload), kernels.thread_count(threads))
 
 
 def kernel_can_read(payload: NDArray[np.uint8], dialect: Dialect, unused_code: UnusedCode, threads: int) -> bool:
     """Whether every code of a payload means what the arithmetic of the kernels makes of it."""
     trits_of_codes(dialect.code_map, unused_code)  # refuses policies that do not exist
     # The kernels take the code minus 1, and so make +2 of code 3 in offset-1; no other map has readers that do.
-    return unused_code == "plus-two" or not kernels.occurs(payload, dialect.code_map.unused, thread_count(threads))
+    return unused_code == "plus-two" or not kernels.occurs(
+        payload, dialect.code_map.unused, kernels.thread_count(threads)
+    )
 
 
 def _int8(array: NDArray[Any], dialect: Dialect) -> NDArray[np.int8]:
@@ -424,13 +426,6 @@ def _int8(array: NDArray[Any], dialect: Dialect) -> NDArray[np.int8]:
             codes_of_trits(array, dialect.code_map)  # says which value it is
         array = array.astype(np.int8)
     return np.ascontiguousarray(array).reshape(-1)
-
-
-def thread_count(threads: int) -> int:
-    """How many threads may work: at least one."""
-    if threads < 1:
-        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
-    return threads
 
 
 def bytes_to_fill(nbytes: int, out: Any) -> tuple[Any, NDArray[np.uint8]]:

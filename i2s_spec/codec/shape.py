@@ -125,6 +125,19 @@ def octets(data: Any) -> NDArray[np.uint8]:
     return np.frombuffer(view, OCTET)
 
 
+def as_codes(payload: Any, rows: int, cols: int) -> NDArray[np.uint8]:
+    """Return the bytes of a payload of rows x cols codes.
+
+    :raises ValueError: for another size than n/4 bytes
+    """
+    raw = octets(payload)
+    if raw.size != (want := rows * cols // CODES_PER_BYTE):
+        raise ValueError(
+            f"{rows:,} x {cols:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
+    return raw
+
+
 def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
     """Return the bytes of a payload, once its size is known to be right.
 
@@ -132,12 +145,7 @@ def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.ui
     """
     rows, cols = shape
     layout.check(rows, cols)
-    raw = octets(payload)
-    if raw.size != (want := rows * cols // CODES_PER_BYTE):
-        raise ValueError(
-            f"{rows:,} x {cols:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
-        )
-    return raw
+    return as_codes(payload, rows, cols)
 
 
 def windows(n: int) -> Iterator[tuple[int, int]]:

@@ -33,7 +33,6 @@ from i2s_spec.compare.hash import (
     lengths,
     packed_codes,
     require_own_bytes,
-    type_name,
     words_known,
 )
 from i2s_spec.compare.lineage import TensorLineage, ZeroRows
@@ -266,12 +265,12 @@ def _compared(
 ) -> tuple[TensorChange, TensorLineage | None]:
     name = ours.raw_name
     if lengths(ours) != lengths(theirs):
-        types = (type_name(ours), type_name(theirs))
+        types = (ours.kind, theirs.kind)
         shapes = (ours.shape, theirs.shape)
         return TensorChange(name, "nothing", ours.shape, shapes, types if types[0] != types[1] else None), None
-    type_ = (type_name(ours), type_name(theirs)) if ours.type != theirs.type or ours.number != theirs.number else None
+    type_ = (ours.kind, theirs.kind) if ours.type != theirs.type or ours.number != theirs.number else None
     # Floats of one type are compared as they are: looking whether they are ternary would cost as much.
-    if type_ is not None or type_name(ours) in {"I2_S", "TQ1_0", "TQ2_0"}:
+    if type_ is not None or ours.kind in {"I2_S", "TQ1_0", "TQ2_0"}:
         one, other = as_trits(a, ours, dialect_a), as_trits(b, theirs, dialect_b)
         if one is not None and other is not None:
             trits, (rows, zero_a, zero_b, both) = _differing_trits(one, other, ours.shape, threads)
@@ -295,7 +294,7 @@ def _compared(
             except MissingExtra as error:
                 return TensorChange(name, "nothing", ours.shape, None, type_, how=str(error)), None
     if type_ is not None or words_known(a, ours) != words_known(b, theirs):
-        types = type_ or (type_name(ours), f"{type_name(theirs)} of other byte order")
+        types = type_ or (ours.kind, f"{theirs.kind} of other byte order")
         return TensorChange(name, "nothing", ours.shape, None, types), None
     data = first_difference(canonical_data(a, ours), canonical_data(b, theirs))
     return TensorChange(name, "bytes", ours.shape, data=data), None
@@ -426,7 +425,7 @@ def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightR
     """
     from i2s_spec.compare.tensor_rows import float_reader
 
-    name = type_name(tensor)
+    name = tensor.kind
     if name in quantized.TYPES:
         kind, span = BY_NAME[name], tensor.span
         tensor.require(span)

@@ -239,7 +239,7 @@ def tensor_identity(
     digest = hashlib.sha256(_head(tensor))
     trits = as_trits(file, tensor, dialect)
     if trits is None:
-        kind = type_name(tensor) + ("" if words_known(file, tensor) else " big-endian")
+        kind = tensor.kind + ("" if words_known(file, tensor) else " big-endian")
         digest.update(_text(kind.encode()))
         for part in canonical_data(file, tensor):
             digest.update(part)
@@ -398,11 +398,6 @@ def lengths(tensor: Tensor) -> tuple[int, ...]:
     while len(ne) > 1 and ne[-1] == 1:
         ne = ne[:-1]
     return ne
-
-
-def type_name(tensor: Tensor) -> str:
-    """Return the name of a tensor's type, or its number."""
-    return tensor.type.name if tensor.type is not None else f"type {tensor.number}"
 
 
 # --- fingerprint -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 from i2s_spec.convert.rewrite import (
     Edit,
     EditedSource,
-    require_unchanged,
     write_edited,
     write_parts,
     zeros,
@@ -359,7 +358,7 @@ def _whole(file: File) -> Iterator[File]:
             _checked_order(each)
         yield File(_joined(files))
         for each in files:
-            require_unchanged(each)
+            each.require_unchanged()
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def rewrite(
                 continue
             data = _copied(file, convert.data(tensor))
             writer.add_tensor(name, tensor.shape, tensor.type or tensor.number, data, size=tensor.nbytes)
-        require_unchanged(file)
+        file.require_unchanged()
         return writer.size
 
 
@@ -235,19 +235,9 @@ def _copied(file: File, data: Callable[[], Iterator[bytes]]) -> Callable[[], Ite
 
     def make() -> Iterator[bytes]:
         yield from data()
-        require_unchanged(file)
+        file.require_unchanged()
 
     return make
-
-
-def require_unchanged(file: File) -> None:
-    """Check that a file has not changed since it was opened.
-
-    :raises FormatError: S903 if the file was written to
-    """
-    reason = file.source.changed()
-    if reason is not None:
-        raise FormatError(faults.CHANGED, Span(0, file.size), reason=TrustedText(reason))
 
 
 @takes_file

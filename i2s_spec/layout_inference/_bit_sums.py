@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.codec._cpu import read_at
 from i2s_spec.codec.buffers import zeros
+from i2s_spec.codec.portable import portable_needs, portable_sets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,25 +22,8 @@ _LONGEST: Final = 1 << 20
 #: Columns of a block, whose order other blocks repeat.
 _REPEATS: Final = 128
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
-
-
-def score_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels for scores, in the form of `kernel_sets`."""
-    return kernel_sets()
-
-
-def gram_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels for Grams, in the form of `kernel_sets`."""
-    return kernel_sets()
+kernel_sets = score_sets = gram_sets = portable_sets
+kernel_needs = portable_needs
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.context import LintContext, split_set
 from i2s_spec.linter.analysis.coverage import unchecked
-from i2s_spec.linter.options import Options, defaults, options_of, path_of
+from i2s_spec.linter.options import Options, either, path_of
 from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Split, Suppressed, split_of
 from i2s_spec.linter.rule import Excerpt, Finding, Fix, Rule, Severity, WeightUse, When, every_file, finding_of
 from i2s_spec.linter.rules import REGISTRY
@@ -69,10 +69,7 @@ def lint(
         from i2s_spec.codec import isa
 
         isa.check()
-    if options is None:
-        options = options_of(keywords) if keywords else defaults()
-    elif keywords:
-        raise TypeError("options and keywords exclude each other")
+    options = either(options, keywords)
     path = path_of(origin)
     with ExitStack() as stack:
         if weights is None:

@@ -490,6 +490,18 @@ def defaults() -> Options:
     return Options()
 
 
+def either(options: Options | None, keywords: Mapping[str, Any]) -> Options:
+    """Return options that are given as such, or as keyword arguments.
+
+    :raises TypeError: for both
+    """
+    if options is None:
+        return options_of(keywords) if keywords else defaults()
+    if keywords:
+        raise TypeError("options and keywords exclude each other")
+    return options
+
+
 def options_of(keywords: Mapping[str, Any]) -> Options:
     """Make options from keyword arguments: any kind of sequence is accepted, and plain paths as reference and record."""
     given = dict(keywords)

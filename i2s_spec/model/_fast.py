@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.portable import portable_needs, portable_sets
 from i2s_spec.codec.shape import from_bfloat16
 
 if TYPE_CHECKING:
@@ -48,19 +49,8 @@ class HeadRows(Program):
     """
 
 
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
-
-
-def head_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels of heads, in the form of `kernel_sets`."""
-    return [("portable", True)]
+kernel_sets = head_sets = portable_sets
+kernel_needs = portable_needs
 
 
 def dots(fast: int, kind: int, w: int, rows: int, pitch: int, x: NDArray[np.float32], out: NDArray[np.float32]) -> None:

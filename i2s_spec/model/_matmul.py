@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.portable import portable_needs, portable_sets
 from i2s_spec.codec.reference import unpack_codes
 from i2s_spec.schema.dialect import CANONICAL
 
@@ -26,15 +27,8 @@ _FLOOR: Final = 1e-5
 #: What other extensions take to use the kernels: there are none.
 interface: Any = None
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
+kernel_sets = lookup_sets = portable_sets
+kernel_needs = portable_needs
 
 
 def panels_from(row: int) -> int | None:
@@ -136,11 +130,6 @@ def probe_reading(data: NDArray[np.uint8], repeats: int, threads: int, ahead: in
     """Read every byte `repeats` times, and do almost nothing with it."""
     for _ in range(repeats):
         np.bitwise_or.reduce(data)
-
-
-def lookup_sets() -> list[tuple[str, bool]]:
-    """Return the kernel sets that use look-ups, in the form of `kernel_sets`."""
-    return [("portable", True)]
 
 
 def lookup_arrange(payload: NDArray[np.uint8], rows: int, row_bytes: int, arranged: NDArray[np.uint8]) -> None:

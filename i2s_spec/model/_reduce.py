@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.portable import portable_needs, portable_sets
 from i2s_spec.codec.shape import from_bfloat16
 
 if TYPE_CHECKING:
@@ -22,15 +23,7 @@ _BFLOAT16: Final = 2
 #: Products that are in memory together, about.
 _WINDOW: Final = 1 << 20
 
-
-def kernel_sets() -> list[tuple[str, bool]]:
-    """Return the sets of kernels, and whether this processor can run each."""
-    return [("portable", True)]
-
-
-def kernel_needs() -> list[int]:
-    """Return the processor features that each set needs: none."""
-    return [0]
+kernel_sets, kernel_needs = portable_sets, portable_needs
 
 
 def _parts(w: Any, kind: int, start: int, stop: int, step: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:

@@ -253,7 +253,7 @@ def _read(
     threads: int,
 ) -> tuple[PreparedMatrix, _Again | None]:
     """Return the matrix that a caller gives, and what to do about code 3 where it must not be in it and may be."""
-    native.thread_count(threads)
+    kernels.thread_count(threads)
     if isinstance(weights, PreparedMatrix):
         if shape is not None and matrix(shape) != weights.shape:
             raise ValueError(f"the prepared matrix has the shape {list(weights.shape)}, not {list(shape)}")

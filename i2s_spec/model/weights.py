@@ -87,7 +87,7 @@ class ModelWeights:
 
     def tensor_type(self, name: str) -> str:
         """Return the name of a tensor's type."""
-        return _type_name(self.tensor(name))
+        return self.tensor(name).kind
 
     def vector(self, name: str) -> NDArray[np.float32]:
         """Return gains, biases or factors: float32 [n], exactly as stored."""
@@ -119,7 +119,7 @@ class ModelWeights:
             return found
 
     def _vector(self, tensor: Tensor) -> NDArray[np.float32]:
-        kind = _type_name(tensor)
+        kind = tensor.kind
         if kind not in DENSE:
             raise SettingError(f"tensor {quote(tensor.name)} is {kind}; {', '.join(DENSE)} are read here")
         array = tensor.array().reshape(-1)
@@ -138,7 +138,7 @@ class ModelWeights:
 
     def _matrix_of(self, tensor: Tensor, data: NDArray[np.uint8], op: str) -> Matrix:
         """Return a matrix from its bytes; its shape is that of the last two sides of the tensor."""
-        kind = _type_name(tensor)
+        kind = tensor.kind
         if kind not in TYPES[op]:
             others = ", ".join(TYPES[op])
             raise SettingError(f"tensor {quote(tensor.name)} is {kind}; matrices of {others} can be multiplied here")
@@ -171,7 +171,7 @@ class ModelWeights:
         """
         from i2s_spec.codec import blocks_native, native
 
-        kind = _type_name(tensor)
+        kind = tensor.kind
         try:
             values, scales = blocks_native.unpack(data, (rows, columns), kind, byte_order=self.file.byte_order)
         except ValueError as error:
@@ -184,7 +184,7 @@ class ModelWeights:
         return grouped(values, scales.reshape(rows, -1))
 
     def _dense(self, tensor: Tensor, data: NDArray[np.uint8]) -> NDArray[Any]:
-        kind = DENSE[_type_name(tensor)]
+        kind = DENSE[tensor.kind]
         order = order_prefix(self.file.byte_order)
         array = data.view(np.dtype(f"{order}{kind}")).reshape(tensor.shape[-2:])
         return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -208,10 +208,6 @@ class ModelWeights:
 
 #: A matrix in one of the forms in which it is multiplied.
 Matrix: TypeAlias = "Ternary | Grouped | NDArray[Any]"
-
-
-def _type_name(tensor: Tensor) -> str:
-    return tensor.type.name if tensor.type is not None else f"type {tensor.number}"
 
 
 # --- grouped ---------------------------------------------------------------------------------------------------------

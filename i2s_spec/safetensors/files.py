@@ -149,7 +149,7 @@ def _tensors(source: Source, metadata: dict[str, Any]) -> Iterator[Stored]:
             f"the header would have {counted(length, 'byte')}, and {min(MOST_HEADER, source.size - 8):,} are possible",
         )
     try:
-        header = json.loads(source.read(8, length), object_pairs_hook=_unique)
+        header = json.loads(source.read(8, length), object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
         raise _malformed(source, f"its header is not JSON ({type(error).__name__})") from None
     if not isinstance(header, dict):
@@ -203,7 +203,11 @@ def _are_sizes(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and is_shape(value)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object of JSON, for `json.loads`.
+
+    :raises ValueError: for a name that occurs twice
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name occurs twice")

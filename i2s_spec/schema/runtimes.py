@@ -9,7 +9,7 @@ entry.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from i2s_spec.schema.keys import NEWER_PRE_TOKENIZERS
 
@@ -320,6 +320,15 @@ _AS_CHATML: Final = Fact(
     "github.com/ollama/ollama 0.17.4 template/template.go",
 )
 
+
+def _recorded(
+    name: str, title: str, kind: Literal["engine", "reader"], versions: str, run: str, **more: Any
+) -> Runtime:
+    """Return a program of which only recorded runs are known, by default those of one package."""
+    facts: dict[str, Any] = {"programs": (run.partition("/")[0],), "recorded": True} | more
+    return Runtime(name, title, kind, versions, _NOT_READ, frozenset(), f"run {run}", **facts)
+
+
 RUNTIMES: Final[tuple[Runtime, ...]] = (
     Runtime(
         "bitnet.cpp-2024", "bitnet.cpp, October 2024 to March 2025", "engine", "6cfd883 to a8ac7072", _FORK_CONTAINER,
@@ -446,75 +455,30 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         facts=(("lists", Fact("it shows the number 36 without a name, and checks neither sizes nor offsets",
                               "run @huggingface/gguf/llama.i2_s")),),
     ),
-    Runtime(
-        "mistral.rs", "mistral.rs, mistralrs for Python, 0.9.5", "engine", "0.9.5", _NOT_READ, frozenset(),
-        "run mistralrs/llama.f32", programs=("mistralrs",), recorded=True,
-    ),
-    Runtime(
-        "openvino-genai", "OpenVINO GenAI for Python, 2026.4.1.0", "engine", "2026.4.1.0", _NOT_READ, frozenset(),
-        "run openvino-genai/llama.f16", programs=("openvino-genai",), recorded=True,
-    ),
-    Runtime(
-        "gguf-parser", "gguf-parser for Python, 0.1.1", "reader", "0.1.1", _NOT_READ, frozenset(),
-        "run gguf-parser/llama.f32", programs=("gguf-parser",), recorded=True,
-    ),
-    Runtime(
-        "hyllama", "hyllama for JavaScript, 0.2.2", "reader", "0.2.2", _NOT_READ, frozenset(),
-        "run hyllama/llama.f32", programs=("hyllama",), recorded=True,
-    ),
-    Runtime(
-        "modelaudit", "modelaudit for Python, 0.2.54, a scanner", "reader", "0.2.54", _NOT_READ, frozenset(),
-        "run modelaudit/llama.f32", programs=("modelaudit",), recorded=True,
-    ),
-    Runtime(
-        "candle", "candle, candle-transformers for Rust, 0.11.1", "engine", "0.11.1", _NOT_READ, frozenset(),
-        "run candle-transformers/llama.f16.wide", programs=("candle-transformers",), recorded=True,
-    ),
-    Runtime(
-        "transformers", "transformers for Python, 5.24.0, gguf_file=", "engine", "5.24.0", _NOT_READ, frozenset(),
-        "run transformers/llama.f16.wide", programs=("transformers",), recorded=True,
-    ),
-    Runtime(
-        "tritium", "Tritium 1.1.0: pytritium for Python, tritium-nn for Rust", "engine", "1.1.0-rc.2", _NOT_READ,
-        frozenset(), "run tritium-nn/bitnet-b1.58.i2_s.wide", programs=("pytritium", "tritium-nn"), recorded=True,
-    ),
-    Runtime(
-        "ferrox", "ferrox-models for Rust, 0.25.0", "engine", "0.25.0", _NOT_READ, frozenset(),
-        "run ferrox-models/llama.ptq1_0.wide", programs=("ferrox-models",), recorded=True,
-    ),
-    Runtime(
-        "oxillama", "oxillama-runtime for Rust, 0.1.4", "engine", "0.1.4", _NOT_READ, frozenset(),
-        "run oxillama-runtime/llama.tq2_0.wide", programs=("oxillama-runtime",), recorded=True,
-    ),
-    Runtime(
-        "bitnet-go", "bitnet-go, a3d7700", "engine", "a3d7700", _NOT_READ, frozenset(),
-        "run bitnet-go/trained.llama.i2_s", programs=("bitnet-go",), recorded=True,
-    ),
-    Runtime(
-        "gogguf", "gogguf, 270b2ea", "engine", "270b2ea", _NOT_READ, frozenset(), "run gogguf/trained.llama.f16",
-        programs=("gogguf",), recorded=True,
-    ),
-    Runtime(
-        "llama3.java", "llama3.java, 8cf392d", "engine", "8cf392d", _NOT_READ, frozenset(),
-        "run llama3.java/trained.llama.f16", programs=("llama3.java",), recorded=True,
-    ),
-    Runtime(
-        "de.kherud", "de.kherud:llama for Java, 4.2.0, through llama.cpp b4916", "engine", "4.2.0", _NOT_READ, frozenset(),
-        "run de.kherud:llama/trained.llama.f16", programs=("de.kherud:llama",), recorded=True,
-    ),
-    Runtime(
-        "transformers-exports", "transformers for Python, 5.24.0, from a checkpoint", "engine", "5.24.0", _NOT_READ,
-        frozenset(), "run transformers-exports/bitnet-b1.58.i2_s.wide", programs=("transformers-exports",), recorded=True,
-        after="i2s export",
-    ),
-    Runtime(
-        "loom", "loom, 3083bb7, from a checkpoint", "engine", "3083bb7", _NOT_READ, frozenset(),
-        "run loom/trained.bitnet-b1.58.i2_s", programs=("loom",), recorded=True, after="i2s export",
-    ),
-    Runtime(
-        "jlama", "Jlama 0.8.4, from a checkpoint", "engine", "0.8.4", _NOT_READ, frozenset(),
-        "run jlama-core/trained.llama.f16", programs=("jlama-core",), recorded=True, after="i2s export --form F16",
-    ),
+    _recorded("mistral.rs", "mistral.rs, mistralrs for Python, 0.9.5", "engine", "0.9.5", "mistralrs/llama.f32"),
+    _recorded("openvino-genai", "OpenVINO GenAI for Python, 2026.4.1.0", "engine", "2026.4.1.0", "openvino-genai/llama.f16"),
+    _recorded("gguf-parser", "gguf-parser for Python, 0.1.1", "reader", "0.1.1", "gguf-parser/llama.f32"),
+    _recorded("hyllama", "hyllama for JavaScript, 0.2.2", "reader", "0.2.2", "hyllama/llama.f32"),
+    _recorded("modelaudit", "modelaudit for Python, 0.2.54, a scanner", "reader", "0.2.54", "modelaudit/llama.f32"),
+    _recorded("candle", "candle, candle-transformers for Rust, 0.11.1", "engine", "0.11.1",
+              "candle-transformers/llama.f16.wide"),
+    _recorded("transformers", "transformers for Python, 5.24.0, gguf_file=", "engine", "5.24.0",
+              "transformers/llama.f16.wide"),
+    _recorded("tritium", "Tritium 1.1.0: pytritium for Python, tritium-nn for Rust", "engine", "1.1.0-rc.2",
+              "tritium-nn/bitnet-b1.58.i2_s.wide", programs=("pytritium", "tritium-nn")),
+    _recorded("ferrox", "ferrox-models for Rust, 0.25.0", "engine", "0.25.0", "ferrox-models/llama.ptq1_0.wide"),
+    _recorded("oxillama", "oxillama-runtime for Rust, 0.1.4", "engine", "0.1.4", "oxillama-runtime/llama.tq2_0.wide"),
+    _recorded("bitnet-go", "bitnet-go, a3d7700", "engine", "a3d7700", "bitnet-go/trained.llama.i2_s"),
+    _recorded("gogguf", "gogguf, 270b2ea", "engine", "270b2ea", "gogguf/trained.llama.f16"),
+    _recorded("llama3.java", "llama3.java, 8cf392d", "engine", "8cf392d", "llama3.java/trained.llama.f16"),
+    _recorded("de.kherud", "de.kherud:llama for Java, 4.2.0, through llama.cpp b4916", "engine", "4.2.0",
+              "de.kherud:llama/trained.llama.f16"),
+    _recorded("transformers-exports", "transformers for Python, 5.24.0, from a checkpoint", "engine", "5.24.0",
+              "transformers-exports/bitnet-b1.58.i2_s.wide", after="i2s export"),
+    _recorded("loom", "loom, 3083bb7, from a checkpoint", "engine", "3083bb7",
+              "loom/trained.bitnet-b1.58.i2_s", after="i2s export"),
+    _recorded("jlama", "Jlama 0.8.4, from a checkpoint", "engine", "0.8.4",
+              "jlama-core/trained.llama.f16", after="i2s export --form F16"),
     Runtime(
         "ollama-0.29", "Ollama, to 0.29", "front", "to 0.29", _NOT_READ, frozenset(),
         "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go", facts=(

@@ -32,7 +32,7 @@ from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.cluster.manifest import Entry, WithFacts, entry_of
 from i2s_spec.linter.engine import open_reference
-from i2s_spec.linter.options import Options, defaults, options_of
+from i2s_spec.linter.options import Options, either
 from i2s_spec.linter.paths import Folders, Input, failed, report_on
 from i2s_spec.schema import faults
 
@@ -66,10 +66,7 @@ def check(
     read), `seconds`, and `report` as `lint --format json` gives it
     :raises ValueError: for an entry without a url, and for options that do not exist
     """
-    if options is None:
-        options = options_of(keywords) if keywords else defaults()
-    elif keywords:
-        raise TypeError("options and keywords exclude each other")
+    options = either(options, keywords)
     return _record(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)), None, folders)
 
 
@@ -214,10 +211,7 @@ def check_in_child(
     :param options: as for `check`, as are the other parameters
     :returns: the record of each entry, in order, as soon as it is known
     """
-    if options is None:
-        options = options_of(keywords) if keywords else defaults()
-    elif keywords:
-        raise TypeError("options and keywords exclude each other")
+    options = either(options, keywords)
     raw = pickle.dumps(options, pickle.HIGHEST_PROTOCOL)
     return _in_child(map(entry_of, entries), raw, _work(raw).key, folders)
 

@@ -14,6 +14,7 @@ from i2s_spec.convert.rewrite import Edit
 from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import Tensor
+from i2s_spec.gguf.strings import is_utf8
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.repair.keys import renamed_architecture
 from i2s_spec.linter.repair.layout import Unclear, relaid_with
@@ -225,7 +226,7 @@ def cut_name(workspace: Workspace, code: str) -> Iterator[Outcome]:
     for finding in workspace.findings(code) if workspace.whole else ():
         tensor = workspace.tensor(finding)
         remaining = tensor.raw_name[: limits.TENSOR_NAME_BYTES]
-        if _is_text(tensor.raw_name):
+        if is_utf8(tensor.raw_name):
             remaining = remaining.decode("utf-8", "ignore").encode()
         yield _renamed(workspace, finding, tensor, remaining)
 
@@ -293,11 +294,3 @@ def present_number(workspace: Workspace, code: str) -> Iterator[Outcome]:
         name = workspace.subject.name(number_of(finding.span))
         edit = Edit(finding.span, struct.pack(workspace.prefix + "I", I2_S.number))
         yield Action(code, finding.span, f"tensor {quote(name)} gets type {I2_S.number}", (edit,), safe=False)
-
-
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

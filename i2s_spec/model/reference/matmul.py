@@ -17,6 +17,7 @@ import numpy as np
 
 from i2s_spec.codec import kernels
 from i2s_spec.codec.isa import VARIABLE, KernelSet, chosen, table
+from i2s_spec.codec.kernels import thread_count
 from i2s_spec.codec.shape import octets
 from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
@@ -64,7 +65,7 @@ def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activat
         np.empty((tokens, columns), dtype=np.int8), np.empty(tokens, dtype=np.float32), np.empty(tokens, dtype=np.int32)
     )
     if columns:
-        _matmul.quantize(_row(), np.ascontiguousarray(x), *made, _count(threads))
+        _matmul.quantize(_row(), np.ascontiguousarray(x), *made, thread_count(threads))
     else:
         made.scale[:], made.sums[:] = np.float32(127 / 1e-5), 0
     return made
@@ -128,7 +129,7 @@ def _integers(
 ) -> NDArray[np.int32]:
     packed, activations = _whole(payload, rows, columns, codes)
     sums = _array((len(codes), rows), np.int32, out)
-    if _matmul.product(_row(), packed, rows, activations, sums, _count(threads), trits=trits, look=look):
+    if _matmul.product(_row(), packed, rows, activations, sums, thread_count(threads), trits=trits, look=look):
         raise UnusedCodeFound
     return sums
 
@@ -159,14 +160,14 @@ def linear(
         check_matrix(rows, columns)
         packed, floats = _sized(payload, rows, columns), _array((len(x), rows), np.float32, out)
         tokens = x if x.flags.c_contiguous else np.ascontiguousarray(x)
-        if _matmul.linear(_row(), packed, rows, tokens, floats, _count(threads), float(weight_scale), look):
+        if _matmul.linear(_row(), packed, rows, tokens, floats, thread_count(threads), float(weight_scale), look):
             raise UnusedCodeFound
         return floats
     packed, codes = _whole(payload, rows, columns, made.codes)
-    floats = _array((len(codes), rows), np.float32, out)
+    floats, threads = _array((len(codes), rows), np.float32, out), thread_count(threads)
     sums, scale = np.ascontiguousarray(made.sums), np.ascontiguousarray(made.scale)
     if _matmul.product(
-        _row(), packed, rows, codes, floats.view(np.int32), _count(threads), scale, sums, float(weight_scale), look=look
+        _row(), packed, rows, codes, floats.view(np.int32), threads, scale, sums, float(weight_scale), look=look
     ):
         raise UnusedCodeFound
     return floats
@@ -227,9 +228,3 @@ def _array(shape: tuple[int, int], dtype: type[Any], out: NDArray[Any] | None) -
     if not out.flags.c_contiguous or not out.flags.writeable:
         raise ValueError("out is not a contiguous array that can be written to")
     return out
-
-
-def _count(threads: int) -> int:
-    if threads < 1:
-        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
-    return threads

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.kernels import thread_count
 from i2s_spec.codec.shape import from_bfloat16
-from i2s_spec.errors import counted
 from i2s_spec.model import _reduce
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def _kernels() -> int:
 
 def _spread(part: Any, rows: int, work: int, threads: int) -> None:
     """Call `part(start, stop)` for ranges of outputs, in as many threads as there is work for."""
-    if threads < 1:
-        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
-    threads = max(1, min(threads, rows * work // LEAST_WORK, rows // OUTPUTS))
+    threads = max(1, min(thread_count(threads), rows * work // LEAST_WORK, rows // OUTPUTS))
     if threads == 1:
         part(0, rows)
         return

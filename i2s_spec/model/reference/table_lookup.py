@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import VARIABLE, KernelSet, chosen, table
-from i2s_spec.codec.shape import octets
+from i2s_spec.codec.shape import as_codes
 from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference.bitlinear import check_product
@@ -137,9 +137,4 @@ def _checked(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> 
     check_product(codes, rows, columns)
     if columns % _BLOCK:
         raise ValueError(f"rows of {counted(columns, 'weight')} are not whole blocks of {_BLOCK}")
-    raw = octets(payload)
-    if raw.size != (want := rows * columns // CODES_PER_BYTE):
-        raise ValueError(
-            f"{rows:,} x {columns:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
-        )
-    return raw.reshape(rows, columns // CODES_PER_BYTE)
+    return as_codes(payload, rows, columns).reshape(rows, columns // CODES_PER_BYTE)
