@@ -242,3 +242,16 @@ def test_a_file_that_is_written_to_after_it_was_checked(path: Path, threads: int
     with pytest.raises(FormatError, match="S903"):
         load_model(path, "fast", threads=threads, progress=write)
     assert not workers()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_weights_that_a_closed_model_has_not_read(path: Path, trusted: bool) -> None:
+    """Those that were read stay usable."""
+    read = load_model(path, "fast", threads=2, trusted=trusted)
+    expected = read.forward([1, 2, 3]).logits
+    read.close()
+    assert read.forward([1, 2, 3]).logits.tobytes() == expected.tobytes()
+    model = load_model(path, trusted=trusted)
+    model.close()
+    with pytest.raises(ValueError, match="is closed"):
+        model.forward([1, 2, 3])
