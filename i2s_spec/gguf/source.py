@@ -94,27 +94,32 @@ class BufferSource:
     """Bytes that are in memory already: anything with the buffer protocol."""
 
     def __init__(self, data: Buffer, name: str = "<buffer>") -> None:
-        self._view = memoryview(data).cast("B")
+        self._view: memoryview | None = memoryview(data).cast("B")
         self.name = name
         self.size = self._view.nbytes
 
     @property
     def view(self) -> memoryview | None:
+        return self._opened()
+
+    def _opened(self) -> memoryview:
+        if self._view is None:
+            raise _closed(self)
         return self._view
 
     def read(self, start: int, length: int) -> bytes:
         _inside(self, start, length)
-        return bytes(self._view[start : start + length])
+        return bytes(self._opened()[start : start + length])
 
     def readinto(self, start: int, buffer: memoryview) -> None:
         _inside(self, start, buffer.nbytes)
-        buffer[:] = self._view[start : start + buffer.nbytes]
+        buffer[:] = self._opened()[start : start + buffer.nbytes]
 
     def changed(self) -> str | None:
         return None
 
     def close(self) -> None:
-        self._view = memoryview(b"")
+        self._view = None
 
 
 class FileSource:
@@ -189,7 +194,7 @@ class FileSource:
 
     def _failed(self, error: OSError) -> ValueError:
         """Return the error of a failed read: a closed file is not a bad file."""
-        return ValueError(f"{quote(self.name, 4096)} is closed") if self._fd < 0 else _unreadable(error)
+        return _closed(self) if self._fd < 0 else _unreadable(error)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -407,6 +412,10 @@ def require_unchanged(source: Source) -> None:
     reason = source.changed()
     if reason is not None:
         raise FormatError(faults.CHANGED, Span(0, source.size), reason=TrustedText(reason)).of_file(source.name)
+
+
+def _closed(source: Source) -> ValueError:
+    return ValueError(f"{quote(source.name, 4096)} is closed")
 
 
 def _inside(source: Source, start: int, length: int) -> None:

@@ -89,6 +89,7 @@ def load_model(
         if ahead is not None:
             model.weights.preloaded = ahead.finish(progress)
         model.operations.prepare(model.graph, model.weights)
+        file.require_unchanged()
         return model
     except BaseException:
         if ahead is not None:

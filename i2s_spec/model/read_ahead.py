@@ -40,8 +40,8 @@ class ReadAhead:
     """The tensors of a file that are being read.
 
     A local file is read at once, before it was checked, if there are threads for it: never more bytes than it has. A
-    source that is fetched, or that has one position, is read by `finish`. Of a file in memory, or in a map, nothing is
-    copied.
+    source that is fetched, or that has one position, is read by `finish`, and so is one for which no thread could be
+    started. Of a file in memory, or in a map, nothing is copied.
 
     :param dialect: the dialect in which I2_S tensors are read
     :param threads: how many threads may work
@@ -50,16 +50,18 @@ class ReadAhead:
     def __init__(self, file: File, dialect: Dialect, threads: int) -> None:
         self._source, self._size = file.source, 0
         self._places: list[tuple[Tensor, int]] = []
+        #: What is read at a time: where it begins in the file and in memory, and its bytes.
+        self._pieces: list[tuple[int, int, int]] = []
         for tensor in _as_they_are(file, dialect):
             self._places.append((tensor, self._size))
+            for at in range(0, tensor.nbytes, PIECE):
+                self._pieces.append((tensor.span.start + at, self._size + at, min(PIECE, tensor.nbytes - at)))
             self._size += -(-tensor.nbytes // CACHE_LINE) * CACHE_LINE
-        local = hasattr(file.source, "fileno") or isinstance(file.source, MapSource)
-        self._threads = threads if local else 1
         self._memory = memoryview(b"")
         self._pool: ThreadPoolExecutor | None = None
         self._reads: list[Future[int]] = []
-        if local and threads > 1:
-            self._start()
+        if threads > 1 and self._pieces and (hasattr(file.source, "fileno") or isinstance(file.source, MapSource)):
+            self._start(threads)
 
     def finish(self, progress: Progress | None = None) -> dict[str, NDArray[np.uint8]]:
         """Return the bytes of each tensor by its name, when all are read.
@@ -69,11 +71,10 @@ class ReadAhead:
         """
         import numpy as np
 
-        if self._pool is None:
-            self._start()
+        self._allocate()
         done, total = 0, sum(tensor.nbytes for tensor, _ in self._places)
-        for read in self._reads:
-            done += read.result()
+        for number, piece in enumerate(self._pieces):
+            done += self._reads[number].result() if self._reads else self._read(*piece)
             if progress is not None:
                 progress(done, total)
         self.close()
@@ -87,16 +88,19 @@ class ReadAhead:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _start(self) -> None:
-        if not self._places:
-            return
-        if self._source.view is None:
+    def _allocate(self) -> None:
+        if self._pieces and not self._memory and self._source.view is None:
             self._memory = memoryview(huge_pages(self._size))
-        self._pool = ThreadPoolExecutor(self._threads, "read-ahead")
-        for tensor, place in self._places:
-            for at in range(0, tensor.nbytes, PIECE):
-                size = min(PIECE, tensor.nbytes - at)
-                self._reads.append(self._pool.submit(self._read, tensor.span.start + at, place + at, size))
+
+    def _start(self, threads: int) -> None:
+        self._allocate()
+        self._pool = ThreadPoolExecutor(threads, "read-ahead")
+        try:
+            self._reads = [self._pool.submit(self._read, *piece) for piece in self._pieces]
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, RuntimeError):  # which says that no thread can be started
+                raise
 
     def _read(self, start: int, place: int, size: int) -> int:
         if (view := self._source.view) is None:

@@ -189,3 +189,17 @@ def test_every_kind_of_source_can_be_opened(path: Path) -> None:
             source.close()
     with pytest.raises(TypeError, match="from int"):
         source_of(7)
+
+
+@pytest.mark.parametrize("kind", [FileSource, MapSource, lambda path: BufferSource(path.read_bytes())])
+def test_a_closed_source_says_so(path: Path, kind: Callable[[Path], Source]) -> None:
+    """And gives no fewer bytes than it was asked for."""
+    source = kind(path)
+    source.close()
+    source.close()
+    for read in (lambda: source.read(0, 2), lambda: source.readinto(0, memoryview(bytearray(2)))):
+        with pytest.raises(ValueError, match="is closed"):
+            read()
+    if not isinstance(source, FileSource):
+        with pytest.raises(ValueError, match="is closed"):
+            _ = source.view

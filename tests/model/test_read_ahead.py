@@ -187,3 +187,71 @@ def test_a_map_is_not_copied(path: Path) -> None:
     assert ReadAhead(i2s.open(path.read_bytes()), CANONICAL, 2).finish(lambda *each: seen.clear()) == {}
     assert seen
     assert not workers()
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_what_no_thread_can_read_the_caller_reads(path: Path, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a system permits no more threads: all bytes are there, and nothing is left behind."""
+    left, start = [started], threading.Thread.start
+
+    def limited(self: threading.Thread) -> None:
+        if self.name.startswith("read-ahead"):
+            if not left[0]:
+                raise RuntimeError("can't start new thread")
+            left[0] -= 1
+        start(self)
+
+    expected = load_model(path, "fast", threads=1).forward([1, 2, 3]).logits
+    monkeypatch.setattr(read_ahead, "PIECE", 1000)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    seen: list[tuple[int, int]] = []
+    for trusted in (False, True):
+        left[0] = started
+        with load_model(path, "fast", threads=3, trusted=trusted, progress=lambda *each: seen.append(each)) as model:
+            assert model.forward([1, 2, 3]).logits.tobytes() == expected.tobytes()
+        assert not left[0]
+        assert seen[-1][0] == seen[-1][1]
+        assert not workers()
+
+
+def test_an_interrupt_while_threads_are_started_leaves_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, left = read_ahead.ThreadPoolExecutor.submit, [2]
+
+    def interrupted(self: Any, *job: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return submit(self, *job)
+
+    monkeypatch.setattr(read_ahead.ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load_model(path, "fast", threads=2)
+    assert not workers()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_file_that_is_written_to_after_it_was_checked(path: Path, threads: int) -> None:
+    """The last bytes that are read may be others than those that were checked."""
+
+    def write(done: int, total: int) -> None:
+        if done == total:
+            with path.open("r+b") as file:
+                file.seek(-64, 2)
+                file.write(bytes(64))
+
+    with pytest.raises(FormatError, match="S903"):
+        load_model(path, "fast", threads=threads, progress=write)
+    assert not workers()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_weights_that_a_closed_model_has_not_read(path: Path, trusted: bool) -> None:
+    """Those that were read stay usable."""
+    read = load_model(path, "fast", threads=2, trusted=trusted)
+    expected = read.forward([1, 2, 3]).logits
+    read.close()
+    assert read.forward([1, 2, 3]).logits.tobytes() == expected.tobytes()
+    model = load_model(path, trusted=trusted)
+    model.close()
+    with pytest.raises(ValueError, match="is closed"):
+        model.forward([1, 2, 3])
