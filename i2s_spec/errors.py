@@ -38,7 +38,7 @@ EXIT_CODES: Final = {
     EXIT_INPUT: "input that cannot be read, or is not GGUF",
     EXIT_BUG: "a bug in i2s-spec",
     EXIT_REMOTE: "a server did not give the file: gated, missing, rate-limited, offline; another try may",
-    EXIT_MEMORY: "not enough memory, or too many open files: nothing is known of the input",
+    EXIT_MEMORY: "not enough memory, open files or threads: nothing is known of the input",
     EXIT_UNFINISHED: "a run over many files ended early: repeat the command, and it continues",
     EXIT_INTERRUPTED: "interrupted with Ctrl-C",
     EXIT_BROKEN_PIPE: "the reader of the output has gone",

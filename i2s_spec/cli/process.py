@@ -53,7 +53,7 @@ def end(failure: BaseException) -> NoReturn:
         _say(_words(error))
         sys.exit(exit_code_of(error.code))
     except MemoryError as error:
-        _short(error)
+        _short(str(error) if isinstance(error, TooManyFiles) else "there is not enough memory")
     except (MissingExtra, SettingError) as error:
         _say(str(error))
         sys.exit(EXIT_INPUT if isinstance(error, RecordError) else EXIT_USAGE)
@@ -62,7 +62,7 @@ def end(failure: BaseException) -> NoReturn:
         sys.exit(EXIT_UNFINISHED)
     except OSError as error:
         if is_too_many_files(error):  # whatever was opened then is not to blame
-            _short(TooManyFiles())
+            _short(str(TooManyFiles()))
         name = f"{quote(os.fspath(error.filename), 4096, bare=True)}: " if error.filename is not None else ""
         _say(f"{name}{error.strerror or error}")
         sys.exit(EXIT_INPUT)
@@ -70,6 +70,8 @@ def end(failure: BaseException) -> NoReturn:
         _say(str(error))
         sys.exit(EXIT_BUG)
     except Exception as error:  # anything else is a bug of ours, and must say so
+        if str(error) == "can't start new thread":  # of `threading`, which has no class of its own for it
+            _short("no further thread can be started (ulimit -u, or a limit of the container, allows more)")
         if os.environ.get("I2S_DEBUG"):
             raise
         _say(f"internal error: {type(error).__name__}: {quote(str(error), bare=True)}")
@@ -77,11 +79,9 @@ def end(failure: BaseException) -> NoReturn:
         sys.exit(EXIT_BUG)
 
 
-def _short(error: MemoryError) -> NoReturn:
-    """Print that memory or files ran short, and exit."""
-    _say(
-        f"{error if isinstance(error, TooManyFiles) else 'there is not enough memory'}; this says nothing about the input"
-    )
+def _short(what: str) -> NoReturn:
+    """Print that memory, files or threads ran short, and exit."""
+    _say(f"{what}; this says nothing about the input")
     sys.exit(EXIT_MEMORY)
 
 

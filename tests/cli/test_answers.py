@@ -429,17 +429,21 @@ def test_verbs_work_with_closed_streams(place: Path, tmp_path: Path, closed: str
         assert (tmp_path / "o.gguf").read_bytes()[:4] == b"GGUF"
 
 
-def test_lack_of_memory_is_not_reported_as_a_bug(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [(MemoryError(), "not enough memory"), (RuntimeError("can't start new thread"), "no further thread can be started")],
+)
+def test_shortage_is_not_reported_as_a_bug(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception, message: str
 ) -> None:
     module = import_module("i2s_spec.compare.hash")  # the package has a function of this name
 
     def short(*rest: object, **options: object) -> None:
-        raise MemoryError
+        raise failure
 
     monkeypatch.setattr(module, "hash", short)
     assert called("hash", str(place / "m.gguf")) == 71
-    assert "not enough memory" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a limit for open files")
