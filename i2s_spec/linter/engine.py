@@ -10,7 +10,7 @@ gathers their findings, bounded in number, and `excerpt_of` adds the bytes that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from i2s_spec.compare.known_weights import ReferenceWeights
 
-#: The most tensors of a file for which repairs are planned to say which are offered; published models have fewer.
+#: The most tensors of a file for which repairs are planned to say which are offered; published models have fewer. Of a
+#: file with more, none is offered: `fix` may still make some.
 MOST_PLANNED: Final = 2_000
 
 
@@ -178,10 +179,12 @@ class _Run:
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
     def _offer(self, subject: LintContext, found: list[Finding]) -> None:
-        """Add to findings whether `fix` repairs them; of a file on a server, or with more tensors than models have, whether
-        their rules have repairs."""
-        if subject.on_server or subject.file.index.tensors > MOST_PLANNED:
+        """Add to findings whether `fix` repairs them, where that was planned; of a file on a server, whether their rules
+        have repairs."""
+        if subject.on_server:
             found[:] = [each._replace(fix=each.rule.fix) for each in found]
+            return
+        if subject.file.index.tensors > MOST_PLANNED:
             return
         from i2s_spec.linter.repair.plan import offers
 
@@ -236,6 +239,14 @@ class _Run:
                 with suppress(Exception):  # nobody asked for the rule
                     met[rule.when] = rule.when(subject)
             subject.rules_skipped += met.get(rule.when, False)
+        if (
+            self._options.runtimes
+        ):  # what the caller leaves out changes what is listed, not what programs do with the file
+            for rule in map(REGISTRY.__getitem__, sorted(self._options.unasked)):
+                if rule.check is not None and rule.severity is Severity.ERROR:
+                    with suppress(Exception):  # nobody asked for the rule
+                        for _ in self._collection.keep_errors(rule.check(subject) if rule.when(subject) else ()):
+                            pass
         return True
 
     def _start_layout_evidence(self, subject: LintContext) -> None:
@@ -286,11 +297,13 @@ class _Run:
             if (whole := split_set(subject)) is not None and whole.number is not None:
                 self._split = split_of(whole)
             self._unchecked = unchecked(subject)
-            subject.errors = tuple(each for each in self._collection.findings if each.severity is Severity.ERROR)
+            subject.errors = tuple(self._collection.errors)
             if self._options.runtimes:
                 from i2s_spec.linter.runtimes.verdicts import verdicts
 
-                self._runtimes = tuple(verdicts(subject))
+                part = self._sample is not None and bool(self._sample.not_evaluated or self._sample.in_part)
+                unread = "the weights were not read" if self._options.reading == "none" else ""
+                self._runtimes = verdicts(subject, unread="the weights were read in part" if part else unread)
             if self._options.details is not None:
                 self._details = self._options.details(subject)
         except FormatError as error:
@@ -358,15 +371,18 @@ class Collection:
     def __init__(self, levels: Mapping[str, Severity], reasons: Mapping[str, str]) -> None:
         self.levels = levels
         self.findings: list[Finding] = []
+        #: Errors by the severities that rules declare, whether or not the run lists them.
+        self.errors: list[Finding] = []
         self.bugs: list[Bug] = []
         self.reasons = reasons
         self._most_per_rule = bounds.FINDINGS_PER_RULE
         self._counts: dict[str, int] = {}
+        self._errors: dict[str, int] = {}
         self._suppressed: dict[str, int] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Add findings of active rules, with the severities of this run."""
-        for finding in findings:
+        for finding in self.keep_errors(findings):
             level = self.levels.get(finding.code)
             if level is None:
                 continue
@@ -379,6 +395,15 @@ class Collection:
                 if made.severity is not level:
                     finding = finding._replace(rule=made._replace(severity=level))  # noqa: PLW2901
                 self.findings.append(finding)
+
+    def keep_errors(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield findings; keep those of rules that declare them errors, as many of each rule as are listed."""
+        for finding in findings:
+            if finding.severity is Severity.ERROR:
+                count = self._errors[finding.code] = self._errors.get(finding.code, 0) + 1
+                if count <= self._most_per_rule:
+                    self.errors.append(finding)
+            yield finding
 
     def bug(self, where: str, error: Exception) -> None:
         """Add an internal error.

@@ -299,16 +299,22 @@ class Options:
     @property
     def ignored(self) -> frozenset[str]:
         """Codes of the rules of the profile that do not apply because of `select` and `ignore`."""
-        if not self.select and not self.ignore:
-            return frozenset()
-        profile = selected(
-            self.profile,
+        return self._left_out_of(self.profile) if self.select or self.ignore else frozenset()
+
+    @property
+    def unasked(self) -> frozenset[str]:
+        """Codes of the rules of the default profile that do not apply, for whatever reason of the caller."""
+        return self._left_out_of("default")
+
+    def _left_out_of(self, profile: str) -> frozenset[str]:
+        every = selected(
+            profile,
             payload=self.reading != "none",
             runtimes=self.runtimes,
             reference=self.reference is not None,
             record=self.record is not None,
         )
-        return frozenset(profile) - frozenset(self.levels)
+        return frozenset(every) - frozenset(self.levels)
 
     def suppressed_in(self, path: str | None, digest: Callable[[], str] = lambda: "") -> dict[str, str]:
         """Return the codes whose findings in a file are counted but not listed, each with the reason.

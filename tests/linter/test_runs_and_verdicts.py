@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import model_bytes
@@ -252,6 +253,41 @@ def test_a_verdict_does_not_depend_on_the_ones_asked_for_before(folder: Path, na
         backwards = VerdictByName(LintContext(file))
         assert tuple(backwards[each.runtime] for each in reversed(every)) == every[::-1]
         assert all(VerdictByName(LintContext(file))[each.runtime] == each for each in every)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"ignore": ["I201"]}, {"ignore": ["I"]}, {"select": ["G"]}, {"severity": {"I": "note"}}, {"profile": "strict"},
+     {"profile": "spec"}, {"profile": "security", "payload": "full"}, {"suppressed": {"I201": "known"}}],
+    ids=str,
+)  # fmt: skip
+def test_what_a_run_lists_does_not_change_what_programs_do(folder: Path, options: dict[str, Any]) -> None:
+    """Rules that are left out, milder or suppressed count for the verdicts all the same; stricter ones do not."""
+    sound = make(folder, SMALL_FILES["bitnet-b1.58.i2_s.wide"])
+    data = bytearray(sound.read_bytes())
+    with open_file(sound) as file:
+        tensor = next(each for each in file.tensors.values() if each.kind == "I2_S")
+        data[tensor.span.start : tensor.span.start + 64] = b"\xff" * 64
+    (bad := folder / "code-3.gguf").write_bytes(data)
+    good = [each for each in lint(sound, runtimes=True).runtimes if each.computes == "correctly"]
+    assert good
+    rows = {each.runtime: each for each in lint(bad, runtimes=True, **options).runtimes}
+    assert all(each.computes not in ("correctly", "expected") for each in rows.values())
+    assert any("I201" in rows[each.runtime].reasons[0].text for each in good)
+    assert lint(sound, runtimes=True, **options).runtimes == lint(sound, runtimes=True).runtimes
+
+
+@pytest.mark.parametrize("options", [{"payload": "none"}, {"profile": "security"}], ids=str)
+def test_none_computes_weights_correctly_that_were_not_read(folder: Path, options: dict[str, Any]) -> None:
+    path = make(folder, SMALL_FILES["bitnet-b1.58.i2_s.wide"])
+    full, header = (lint(path, runtimes=True, **each).runtimes for each in ({}, options))
+    good = {each.runtime for each in full if each.computes == "correctly"}
+    assert good
+    assert not [each for each in header if each.computes == "correctly"]
+    for row in header:
+        if row.runtime in good:
+            assert row.computes == "expected"
+            assert any(each.text.endswith("; the weights were not read") for each in row.reasons)
 
 
 #: Files of each kind that a conversion helps.

@@ -3,8 +3,8 @@
     loads     yes; no; with option (needs another command first); vocabulary only (the file has nothing else); crash (it
               crashes, or never returns); not tried
     computes  correctly (a run of a file of this form agreed with our forward pass); expected (each type, size and feature
-              did so alone); not compared (it ran such a file); wrongly; depends on the machine; not tried; empty if it
-              does not load the file, or only reads headers
+              did so alone, or not all weights of this file were read); not compared (it ran such a file); wrongly;
+              depends on the machine; not tried; empty if it does not load the file, or only reads headers
     devices   where llama.cpp computes it (`devices`)
 
 Every reason cites its source (`records.citation`): a record of a run, a thread, a line of source, recorded behavior.
@@ -88,15 +88,18 @@ class Verdict(NamedTuple):
         }
 
 
-def verdicts(subject: LintContext, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
+def verdicts(subject: LintContext, dialect: str | Dialect = "canonical", *, unread: str = "") -> tuple[Verdict, ...]:
     """Return the verdicts of all declared runtimes on a file; none says yes below an error of `subject.errors`.
 
     :param dialect: how its I2_S tensors are packed, if that is known
+    :param unread: says that weights were not read, if so: then none says that they are computed correctly
     :raises FormatError: if the file can no longer be read
     :raises ValueError: for a dialect that does not exist
     """
     packed = parse(dialect)
     found = canonical_verdicts(subject) if packed == CANONICAL else _verdicts(subject, packed)
+    if unread:
+        found = tuple(_unread(verdict, unread) for verdict in found)
     return tuple(_below(verdict, subject.errors) for verdict in found) if subject.errors else found
 
 
@@ -256,6 +259,17 @@ def _refused_by_reader(subject: LintContext, runtime: Runtime) -> Reason | None:
             text = f"{quote(info.name, 64)} has type {info.type}: {refusal.text}"
             return Reason(text, refusal.source, "no", subject.info_span(i, "type"))
     return None
+
+
+def _unread(verdict: Verdict, words: str) -> Verdict:
+    """Return a verdict on a file that may have faults in weights that were not read."""
+    if verdict.computes != CORRECTLY:
+        return verdict
+    reasons = (
+        each._replace(text=f"{each.text}; {words}", effect="likely") if each.effect == "right" else each
+        for each in verdict.reasons
+    )
+    return verdict._replace(computes=EXPECTED, reasons=tuple(reasons))
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

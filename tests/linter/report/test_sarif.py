@@ -14,6 +14,7 @@ from typing import Any
 
 import attr
 import pytest
+from builders import model_bytes
 from hostile import NAME, hostile
 from malformed_cases import SMALL, broken
 
@@ -256,8 +257,13 @@ def test_a_badge_says_how_many_files_passed() -> None:
             totals.add(report.as_dict())
         return json.loads(form.begin() + "".join(map(form.file, reports)) + form.end(totals))
 
-    good, bad = lint(Draft().data, select=["G"]), lint(broken("dup_key"))
+    good, bad = lint(model_bytes(), select=["G"]), lint(broken("dup_key"))
     assert badge(good) == {"schemaVersion": 1, "label": "i2s lint", "message": "1 of 1 ok", "color": "brightgreen"}
     assert badge(good, bad)["message"] == "1 of 2 ok"
     assert badge(good, bad)["color"] == "red"
     assert badge()["message"] == "no file"
+    in_part = lint(Draft().data, select=["G"])
+    assert in_part.ok
+    assert in_part.unchecked
+    assert badge(in_part)["message"] == "1 of 1 no error in what was checked"
+    assert badge(good, in_part)["message"] == "2 of 2 no error in what was checked"
