@@ -431,7 +431,10 @@ def test_verbs_work_with_closed_streams(place: Path, tmp_path: Path, closed: str
 
 @pytest.mark.parametrize(
     ("failure", "message"),
-    [(MemoryError(), "not enough memory"), (RuntimeError("can't start new thread"), "no further thread can be started")],
+    [
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("can't start new thread"), "no further thread can be started"),
+    ],
 )
 def test_shortage_is_not_reported_as_a_bug(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception, message: str
