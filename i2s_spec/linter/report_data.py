@@ -329,6 +329,14 @@ def severity_words(counts: Mapping[str, int] | Totals) -> str:
     return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))
 
 
+def ok_of_totals(totals: Totals) -> str:
+    """Return how many files are without errors, and how many of these were not checked whole: `3 ok (1 of them checked in
+    part)`."""
+    sound = "without errors in a sample" if totals["sampled"] else "ok"
+    part = f" ({totals['in part']:,} of them checked in part)" if totals["in part"] else ""
+    return f"{totals['ok']:,} {sound}{part}"
+
+
 def elided_words(report: FileReport, code: Callable[[str], str] = str) -> Iterator[tuple[str, str]]:
     """Yield each code that has more findings than the report lists, and a sentence that says how many.
 
@@ -382,7 +390,8 @@ class Totals:
         """Count one file."""
         counts, summary = self._counts, report["summary"]
         counts["files"] += 1
-        counts["ok"] += bool(report["ok"])
+        good = bool(report["ok"]) and "skipped" not in report  # nothing is known of a skipped file
+        counts["ok"] += good
         counts["unreadable"] += not summary["readable"]
         for severity in Severity:
             counts[f"{severity.value}s"] += summary[f"{severity.value}s"]
@@ -391,7 +400,7 @@ class Totals:
         counts["skipped"] += "skipped" in report
         counts["bugs"] += len(report["bugs"])
         self._sampled += "sampled" in report
-        self._in_part += bool(report["ok"]) and _only_in_part(report)
+        self._in_part += good and _only_in_part(report)
         for finding in report["findings"]:
             self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
         for code, elided in summary["elided"].items():

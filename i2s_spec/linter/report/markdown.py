@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.text import markdown_table, proof, reading_words, table_of
-from i2s_spec.linter.report_data import FileReport, Totals, elided_words, ok_words, suppressed_words, without_dot
+from i2s_spec.linter.report_data import (
+    FileReport,
+    Totals,
+    elided_words,
+    ok_of_totals,
+    ok_words,
+    suppressed_words,
+    without_dot,
+)
 from i2s_spec.linter.rule import Severity
 
 #: How many findings of a file are shown with their bytes.
@@ -148,9 +156,9 @@ class GitHub(Format):
         remarks = "".join(_message(f"i2s: configuration: {remark}") + "\n" for remark in totals.remarks)
         if self._quiet:
             return remarks
-        counts = [(totals[name], name) for name in ("ok", "unreadable", "errors", "warnings", "notes")]
+        counts = [(totals[name], name) for name in ("unreadable", "errors", "warnings", "notes")]
         words = ", ".join(counted(count, name.removesuffix("s"), name) for count, name in counts)
-        return remarks + f"i2s: {counted(totals['files'], 'file')}: {words}\n"
+        return remarks + f"i2s: {counted(totals['files'], 'file')}: {ok_of_totals(totals)}, {words}\n"
 
 
 def _command(name: str, path: str, title: str, words: str) -> str:

@@ -30,6 +30,7 @@ from i2s_spec.linter.report_data import (
     FileReport,
     Totals,
     elided_words,
+    ok_of_totals,
     ok_words,
     on_command_line,
     other_command,
@@ -500,10 +501,7 @@ class Text(Format):
     def _sums(self, totals: Totals, least: int = 2) -> str:
         if totals["files"] < least or self._quiet:
             return ""
-        sound = "without errors in a sample" if totals["sampled"] else "ok"
-        good = totals["ok"] - totals["skipped"]
-        part = f" ({totals['in part']:,} of them checked in part)" if totals["in part"] else ""
-        words = [f"{good:,} {sound}{part}", f"{totals['files'] - totals['ok']:,} not"]
+        words = [ok_of_totals(totals), f"{totals['files'] - totals['ok'] - totals['skipped']:,} not"]
         words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
         counts = severity_words(totals)
         return f"{counted(totals['files'], 'file')}: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"

@@ -261,6 +261,17 @@ def test_summary_of_many() -> None:
     assert make("text").end(totals) == "3 files: 1 ok (1 of them checked in part), 2 not; 2 errors, 1 warning\n"
     assert make("text", quiet=True).end(totals) == ""
     assert make("text").end(Totals()) == ""
+    last = make("github").end(totals)
+    assert last == "i2s: 3 files: 1 ok (1 of them checked in part), 1 unreadable, 2 errors, 1 warning, 0 notes\n"
+
+
+def test_a_skipped_file_is_not_ok() -> None:
+    totals = Totals()
+    totals.add(skipped(lint(Draft().data).as_dict(), "a pointer"))
+    totals.add(lint(broken("dup_key")).as_dict())
+    assert make("text").end(totals).startswith("2 files: 0 ok, 1 not, 1 skipped")
+    assert make("github").end(totals).startswith("i2s: 2 files: 0 ok, ")
+    assert '"message":"0 of 1 ok"' in make("shields").end(totals)
 
 
 def test_colours_only_where_asked() -> None:
