@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -38,13 +39,13 @@ def with_keys(data: bytes, keys: dict[str, Any]) -> bytes:
 def logged(path: Path, context: int, cache: str) -> dict[str, float]:
     """Bytes of the model, of keys and values and of recurrent states by the log of llama.cpp; empty if it refuses."""
     words = [*PROGRAM["xllamacpp"].command()[:-1], str(_CHILD), str(path), str(context), cache]
-    for _ in range(6):  # lines that another thread has not written when the process ends are lost
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
-        found = {"model": 0.0, "KV": 0.0, "RS": 0.0}
-        for kind, size in _SIZE.findall(done.stdout.decode("utf-8", "replace")):
-            found[kind] += float(size) * MIB
-        if b"\nloaded\n" not in done.stdout or (found["model"] and (found["KV"] or found["RS"])):
-            break
+    with tempfile.TemporaryFile() as log:
+        subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, timeout=300, check=False)
+        log.seek(0)
+        text = log.read().decode("utf-8", "replace")
+    found = {"model": 0.0, "KV": 0.0, "RS": 0.0}
+    for kind, size in _SIZE.findall(text):
+        found[kind] += float(size) * MIB
     return found if found["model"] else {}
 
 

@@ -1,10 +1,12 @@
 """Print what xllamacpp logs while it loads a model: MODEL CONTEXT TYPE, where TYPE is that of its cache (f16, q8_0).
 
-The line "loaded" says that it did.
+Standard output is a file that can be read. A thread of llama.cpp writes to it, possibly after the server has started or
+refused: its last line is waited for.
 """
 
 import os
 import sys
+import time
 
 import xllamacpp
 
@@ -18,7 +20,11 @@ parameters.fit_params = False  # or it allocates and logs once before, to see wh
 parameters.verbosity = 5  # the sizes of buffers are in no shorter log
 try:
     server = xllamacpp.Server(parameters)
-    print("\nloaded")
 finally:
-    sys.stdout.flush()
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        log = os.pread(1, 1 << 24, 0)
+        if b"listening on" in log or b"exiting due to" in log:
+            break
+        time.sleep(0.01)
     os._exit(0)  # a server that ends right after its start may deadlock
