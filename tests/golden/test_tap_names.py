@@ -184,7 +184,7 @@ def test_arrays_of_the_forks_llama_graph(
     tmp_path: Path, form: str,
 ) -> None:  # fmt: skip
     """Arrays do not name operations: if kqv_merged_cont exists, kqv_out is the output of attn_output."""
-    taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
+    taps = without_weights(taps_of("llama"))
     taps["kqv_merged_cont-0"], taps["kqv_out-0"] = taps.pop("kqv_out-0"), taps.pop("attn_out-0")
     _save(tmp_path / "x.npz", taps, form)
     result = compare(golden_of("llama"), tmp_path / "x.npz", model=model_of("llama"))
@@ -218,7 +218,7 @@ def test_two_names_of_one_value_are_recognized(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     """A program that dumps a node each time it is named has it as kqv_merged_cont and as kqv_out."""
-    taps = {name: value for name, value in taps_of("bitnet-b1.58").items() if not name.startswith("blk.")}
+    taps = without_weights(taps_of("bitnet-b1.58"))
     taps["kqv_merged_cont-0"] = taps["kqv_out-0"]
     del taps["attn_o_out-0"]
     np.savez(tmp_path / "x.npz", **taps)
@@ -233,7 +233,7 @@ def test_arrays_have_names_of_the_table(
 ) -> None:  # fmt: skip
     """llama.cpp's gate and product are one node, ffn_swiglu, in the graphs of llama and of qwen3."""
     for architecture, ours in (("llama", "ffn_gate_par-0"), ("qwen3-lm", "ffn_gate_up-0")):
-        taps = {name: value for name, value in taps_of(architecture).items() if not name.startswith("blk.")}
+        taps = without_weights(taps_of(architecture))
         del taps["ffn_silu-0"]
         taps["ffn_swiglu-0"] = taps.pop(ours)
         for wrong in (False, True):
@@ -245,6 +245,11 @@ def test_arrays_have_names_of_the_table(
             assert (result[ours].status == "wrong") == wrong
 
 
+def without_weights(taps: dict[str, Any]) -> dict[str, Any]:
+    """Values by the names that several programs give: without those that are called by a weight."""
+    return {name: value for name, value in taps.items() if not name.startswith("blk.")}
+
+
 def test_a_dump_of_llama_under_the_names_of_bitnet(
     model_of: Callable[[str], Model],
     golden_of: Callable[[str], Path],
@@ -252,7 +257,7 @@ def test_a_dump_of_llama_under_the_names_of_bitnet(
     tmp_path: Path,
 ) -> None:
     """There `ffn_out` is the product and `ffn_down` the output; a wrong product is found under that name."""
-    taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
+    taps = without_weights(taps_of("llama"))
     layers = [name.removeprefix("ffn_out") for name in taps if name.startswith("ffn_out-")]
     for layer in layers:
         taps[f"ffn_down{layer}"] = taps[f"ffn_out{layer}"]
@@ -282,7 +287,7 @@ def test_a_name_is_believed_where_its_values_are(
     tmp_path: Path,
 ) -> None:
     """In the last layer of ik_llama.cpp's llama graph `kqv_out` is the output of attn_output."""
-    taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
+    taps = without_weights(taps_of("llama"))
     taps["kqv_merged_cont-0"], taps["kqv_out-0"] = taps["kqv_out-0"], taps["attn_out-0"]
     np.savez(tmp_path / "ik.npz", **taps)
     for model in (model_of("llama"), None):
