@@ -20,7 +20,9 @@ from i2s_spec.exports import cuda
 
 #: What outputs hold before a kernel writes them, and behind them.
 _POISON: Final = 0x77
-_GUARD: Final = 64
+#: Bytes behind an output: a broken kernel writes a whole tile of tokens there (68,544 bytes in the tests), and would damage
+#: this process behind fewer.
+_GUARD: Final = 1 << 18
 
 
 class Tensor(ctypes.Structure):
